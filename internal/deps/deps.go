@@ -1,0 +1,19 @@
+package deps
+import (
+	_ "github.com/danielgtaylor/huma/v2/adapters/humachi"
+	_ "github.com/dustin/go-humanize"
+	_ "github.com/go-chi/chi/v5"
+	_ "github.com/goccy/go-yaml"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/uuid"
+	_ "github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "github.com/olekukonko/tablewriter"
+	_ "github.com/pressly/goose/v3"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/viper"
+	_ "github.com/testcontainers/testcontainers-go/modules/postgres"
+	_ "golang.org/x/sync/errgroup"
+	_ "pgregory.net/rapid"
+)

@@ -1,0 +1,159 @@
+-- Claims for waiting sessions of one agent, in one transaction. Row locks in the documented order: sessions, resource,
+-- job limits, then (only for contested keys, and without waiting) key stripes, orders.
+--
+-- p_lease_floor: no running lease of this agent is below it (lease numbers grow, and are drawn under the agent's row lock,
+-- so that what was the lowest running one stays a bound for ever); the count of what runs starts there, behind dead
+-- index entries.
+CREATE OR REPLACE FUNCTION siding.claim(
+    p_agent int, p_sessions bigint[], p_requests uuid[], p_slots int[], p_lease_floor bigint DEFAULT 0
+) RETURNS TABLE (
+    request_no int, order_id bigint, lease_no bigint, step_id int, queue_id int, attempt int, key text,
+    has_attachments boolean, ref text, args jsonb
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now      timestamptz := siding.clock();
+    v_live     bigint[];
+    v_old      int[];       -- requests that were answered before
+    v_owners   int[];       -- per free slot, the request it belongs to
+    v_n        int;
+    v_running  int;
+    v_limit    int;
+    v_pick     record;
+    v_leases   bigint[];
+    v_skip     bigint[] := '{}';
+    v_contested bigint[];
+BEGIN
+    SELECT array_agg(s.session_id) INTO v_live
+    FROM (SELECT session_id FROM siding.sessions
+          WHERE session_id = ANY (p_sessions) AND agent_id = p_agent AND ended_at IS NULL
+          ORDER BY session_id FOR KEY SHARE) s;
+    IF v_live IS NULL THEN
+        RETURN;
+    END IF;
+
+    -- The resource's row, before the statements that read what is in use.
+    SELECT r.processes INTO v_limit FROM siding.resources r WHERE r.resource_id = p_agent AND r.removed_at IS NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM 1 FROM siding.job_classes k
+    WHERE k.class_id IN (SELECT s.class_id FROM siding.streams s WHERE s.line_id = p_agent AND s.class_id > 0)
+    ORDER BY k.class_id FOR UPDATE;
+
+    SELECT array_agg(r.n) INTO v_old
+    FROM (SELECT n::int AS n FROM unnest(p_sessions, p_requests) WITH ORDINALITY AS x (session_id, request_id, n)
+          WHERE EXISTS (SELECT FROM siding.claims c WHERE c.session_id = x.session_id AND c.request_id = x.request_id)) r;
+    IF v_old IS NOT NULL THEN
+        RETURN QUERY
+        SELECT n::int, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt::int, o.key, o.has_attachments, i.ref, i.args
+        FROM unnest(p_sessions, p_requests) WITH ORDINALITY AS x (session_id, request_id, n)
+        JOIN siding.claims c ON c.session_id = x.session_id AND c.request_id = x.request_id
+        CROSS JOIN LATERAL unnest(c.order_ids, c.lease_nos) AS l (id, lease_no)
+        JOIN siding.orders o ON o.id = l.id AND o.lease_no = l.lease_no AND o.state = 'running'
+        JOIN siding.inputs i ON i.order_id = o.id AND i.added_at = o.added_at
+        ORDER BY o.lease_no;
+    END IF;
+
+    -- Free processes are given out one each in turn.
+    SELECT array_agg(n ORDER BY turn, n) INTO v_owners
+    FROM unnest(p_sessions, p_slots) WITH ORDINALITY AS x (session_id, slots, n)
+    CROSS JOIN LATERAL generate_series(1, x.slots) AS turn
+    WHERE x.session_id = ANY (v_live) AND (v_old IS NULL OR n <> ALL (v_old));
+    v_n := coalesce(cardinality(v_owners), 0);
+    IF v_n > 0 AND v_limit IS NOT NULL THEN
+        SELECT count(*) INTO v_running
+        FROM (SELECT FROM siding.orders o WHERE o.agent_id = p_agent AND o.state = 'running' AND o.lease_no >= p_lease_floor
+              LIMIT v_limit) o;
+        v_n := least(v_n, v_limit - v_running);
+    END IF;
+    IF v_n <= 0 THEN
+        RETURN;
+    END IF;
+
+    LOOP
+        SELECT * INTO v_pick FROM siding.pick(p_agent, v_n, v_skip);
+        v_n := cardinality(v_pick.ids);
+        IF v_n = 0 THEN
+            RETURN;
+        END IF;
+        SELECT array_agg(o.id) INTO v_contested FROM siding.orders o WHERE o.id = ANY (v_pick.ids) AND o.key_contested;
+        EXIT WHEN v_contested IS NULL;
+        v_contested := siding.yield_contested(v_pick.ids);
+        EXIT WHEN cardinality(v_contested) = 0;
+        v_skip := v_skip || v_contested;
+    END LOOP;
+
+    SELECT array_agg(nextval('siding.lease_numbers')) INTO v_leases FROM generate_series(1, v_n);
+    PERFORM siding.book(p_agent, v_pick.ids, v_leases, v_pick.queue_ids, v_pick.waived, v_pick.listed, v_pick.served, v_pick.penalty_left);
+
+    RETURN QUERY
+    WITH picked AS (
+        SELECT p.id, p.lease_no, v_owners[p.n] AS request_no
+        FROM unnest(v_pick.ids, v_leases) WITH ORDINALITY AS p (id, lease_no, n)
+    ), started AS (
+        UPDATE siding.orders o
+        SET state = 'running', session_id = p_sessions[p.request_no], agent_id = p_agent, lease_no = p.lease_no, leased_at = v_now,
+            started_at = coalesce(o.started_at, v_now), attempt = o.attempt + 1, acknowledged = false
+        FROM picked p
+        WHERE o.id = p.id
+        RETURNING p.request_no, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt, o.key, o.has_attachments, o.added_at
+    ), answered AS (
+        INSERT INTO siding.claims (session_id, request_id, claimed_at, order_ids, lease_nos)
+        SELECT p_sessions[p.request_no], p_requests[p.request_no], v_now,
+               array_agg(p.id ORDER BY p.lease_no), array_agg(p.lease_no ORDER BY p.lease_no)
+        FROM picked p GROUP BY p.request_no
+    )
+    SELECT s.request_no::int, s.id, s.lease_no, s.step_id, s.queue_id, s.attempt::int, s.key, s.has_attachments, i.ref, i.args
+    FROM started s JOIN siding.inputs i ON i.order_id = s.id AND i.added_at = s.added_at
+    ORDER BY s.lease_no;
+END $$;
+COMMENT ON FUNCTION siding.claim(int, bigint[], uuid[], int[], bigint) IS 'Claims orders for sessions of an agent; a repeated request id gets its first answer.';
+
+-- Of picked orders whose key has several that may start, keeps the first of each key and closes the gates of the others.
+-- Never waits: an order whose stripe or rivals somebody else holds at this moment is given up for now. Returns those given up.
+CREATE OR REPLACE FUNCTION siding.yield_contested(p_ids bigint[]) RETURNS bigint[] LANGUAGE plpgsql
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_order  record;
+    v_yield  bigint[] := '{}';
+    v_kept   bigint[] := '{}';
+    v_rivals bigint[];
+    v_held   bigint[];
+BEGIN
+    FOR v_order IN
+        SELECT o.id, o.key_hash, o.key_space_id, o.key
+        FROM unnest(p_ids) WITH ORDINALITY AS p (id, n) JOIN siding.orders o ON o.id = p.id
+        WHERE o.key_contested ORDER BY p.n
+    LOOP
+        PERFORM 1 FROM siding.key_stripes WHERE stripe = (v_order.key_hash & 65535)::int FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            v_yield := v_yield || v_order.id;
+            CONTINUE;
+        END IF;
+        -- Rivals: the other orders of the key whose gate is open.
+        SELECT coalesce(array_agg(o.id), '{}') INTO v_rivals FROM siding.orders o
+        WHERE o.key_hash = v_order.key_hash AND o.key_space_id = v_order.key_space_id AND o.key = v_order.key
+          AND o.id <> v_order.id AND NOT o.key_closed;
+        SELECT coalesce(array_agg(l.id), '{}') INTO v_held
+        FROM (SELECT o.id FROM siding.orders o WHERE o.id = ANY (v_rivals) ORDER BY o.id FOR UPDATE SKIP LOCKED) l;
+        IF v_rivals && v_kept OR cardinality(v_held) < cardinality(v_rivals)
+           OR NOT EXISTS (SELECT FROM siding.orders o WHERE o.id = v_order.id AND NOT o.key_closed)
+           OR EXISTS (SELECT FROM siding.orders o WHERE o.id = ANY (v_rivals) AND o.started_at IS NOT NULL AND o.state IN ('waiting', 'running')) THEN
+            v_yield := v_yield || v_order.id;
+        ELSE
+            v_kept := v_kept || v_order.id;
+        END IF;
+    END LOOP;
+    IF cardinality(v_yield) = 0 THEN
+        UPDATE siding.orders o SET key_closed = true
+        FROM siding.orders k
+        WHERE k.id = ANY (v_kept) AND o.key_hash = k.key_hash AND o.key_space_id = k.key_space_id AND o.key = k.key
+          AND o.id <> k.id AND NOT o.key_closed;
+    END IF;
+    RETURN v_yield;
+END $$;
+COMMENT ON FUNCTION siding.yield_contested(bigint[]) IS 'Settles picks of contested keys before they start.';

@@ -1,0 +1,99 @@
+-- Evaluates a key template over arguments: {a} and {a.b} are argument paths, everything else stands for itself.
+-- Null where a part is missing, null, empty, or not a string, number or boolean. internal/definition has the same rule in
+-- Go for `validate`; a test holds the two together.
+CREATE OR REPLACE FUNCTION siding.key_from(p_template text, p_args jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    v_piece text[];
+    v_key   text := '';
+    v_value jsonb;
+    v_part  text;
+BEGIN
+    FOR v_piece IN SELECT regexp_matches(p_template, '([^{}]+)|\{([^{}]+)\}', 'g') LOOP
+        IF v_piece[1] IS NOT NULL THEN
+            v_key := v_key || v_piece[1];
+        ELSE
+            v_value := p_args #> string_to_array(v_piece[2], '.');
+            v_part := CASE jsonb_typeof(v_value)
+                          WHEN 'string' THEN v_value #>> '{}'
+                          WHEN 'number' THEN v_value::text
+                          WHEN 'boolean' THEN v_value::text
+                      END;
+            IF coalesce(v_part, '') = '' THEN
+                RETURN NULL;
+            END IF;
+            v_key := v_key || v_part;
+        END IF;
+    END LOOP;
+    RETURN v_key;
+END $$;
+COMMENT ON FUNCTION siding.key_from(text, jsonb) IS 'The key that a template gives for arguments; null if a part is missing.';
+
+CREATE OR REPLACE FUNCTION siding.key_hash(p_key_space int, p_key text) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT hashtextextended(p_key, p_key_space)
+$$;
+COMMENT ON FUNCTION siding.key_hash(int, text) IS 'Hash of a key in its space; equal hashes are always checked against the key itself.';
+
+-- Locks the stripes of keys, in order. Whoever changes which orders of a key may start does so first.
+CREATE OR REPLACE FUNCTION siding.lock_stripes(p_hashes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM siding.key_stripes
+    WHERE stripe IN (SELECT (h & 65535)::int FROM unnest(p_hashes) AS h WHERE h IS NOT NULL)
+    ORDER BY stripe FOR UPDATE;
+END $$;
+COMMENT ON FUNCTION siding.lock_stripes(bigint[]) IS 'Locks the stripe rows of key hashes, sorted.';
+
+-- Brings the key gates of some keys up to date, after an order of each ended, stopped being active, was placed or
+-- released. The caller holds their stripes.
+--
+-- Eligible are the head (the earliest arrival that isn't final) and the released ones; their gate is closed only while
+-- another order of the key is active: started, its gate open, waiting or running. Everybody else's gate stays closed.
+--
+-- p_after may bound the search for the head: no live order of that key arrived at or before it.
+CREATE OR REPLACE FUNCTION siding.settle_keys(p_hashes bigint[], p_spaces int[], p_keys text[], p_after bigint[] DEFAULT NULL)
+RETURNS int[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    v_lines int[];
+BEGIN
+    WITH keys AS (
+        SELECT hash, space, key, min(coalesce(after, 0)) AS after
+        FROM unnest(p_hashes, p_spaces, p_keys, p_after) AS k (hash, space, key, after)
+        WHERE hash IS NOT NULL
+        GROUP BY hash, space, key
+    ), eligible AS (
+        SELECT k.hash, k.space, k.key, head.id
+        FROM keys k CROSS JOIN LATERAL (
+            SELECT o.id FROM siding.orders o
+            WHERE o.key_hash = k.hash AND o.key_arrival > k.after AND o.key_space_id = k.space AND o.key = k.key
+            ORDER BY o.key_arrival LIMIT 1) head
+        UNION
+        SELECT k.hash, k.space, k.key, o.id
+        FROM keys k JOIN siding.orders o ON o.key_hash = k.hash AND o.key_space_id = k.space AND o.key = k.key AND o.released
+    ), ranked AS (
+        SELECT e.space, e.key, e.id,
+               o.started_at IS NOT NULL AND o.state IN ('waiting', 'running') AS startable,
+               o.state = 'running' AS running, o.key_closed, o.position
+        FROM eligible e JOIN siding.orders o ON o.id = e.id
+    ), gates AS (
+        -- The active order is the one that runs or, started before, waits with its gate open; if there is none, the first
+        -- started one takes the place.
+        SELECT id,
+               coalesce(first_value(CASE WHEN startable THEN id END) OVER w <> id, false) AS closed,
+               count(*) OVER (PARTITION BY space, key) > 1 AS contested
+        FROM ranked
+        WINDOW w AS (PARTITION BY space, key ORDER BY startable DESC, running DESC, key_closed, position, id)
+    ), changed AS (
+        UPDATE siding.orders o
+        SET key_closed    = g.closed,
+            key_contested = g.contested,
+            late          = true,
+            ready_at      = CASE WHEN o.started_at IS NULL AND o.key_closed AND NOT g.closed THEN siding.clock() ELSE o.ready_at END
+        FROM gates g
+        WHERE o.id = g.id AND (o.key_closed, o.key_contested) IS DISTINCT FROM (g.closed, g.contested)
+        RETURNING o.line_id, o.candidate
+    )
+    SELECT array_agg(DISTINCT line_id) FILTER (WHERE candidate) INTO v_lines FROM changed;
+    RETURN coalesce(v_lines, '{}');
+END $$;
+COMMENT ON FUNCTION siding.settle_keys(bigint[], int[], text[], bigint[]) IS 'Opens and closes key gates as the facts say; returns the lines that gained a candidate.';

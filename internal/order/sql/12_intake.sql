@@ -1,0 +1,72 @@
+-- Intake: gives committed orders their place in their key and at their first resource. One at a time, so that arrival within
+-- a key follows the ids of what is committed; whoever finds it busy leaves it to the other one, unless told to wait.
+--
+-- Returns the lines that gained a candidate, and how many orders were placed.
+CREATE OR REPLACE FUNCTION siding.intake(p_limit int, p_wait boolean DEFAULT false, OUT placed int, OUT lines int[]) LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+AS $$
+DECLARE
+    v_ids      bigint[];
+    v_hashes   bigint[];
+    v_arrivals bigint[];
+    v_at_locks bigint[];
+BEGIN
+    placed := 0;
+    lines := '{}';
+    IF p_wait THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended(siding.channel() || '/intake', 0));
+    ELSIF NOT pg_try_advisory_xact_lock(hashtextextended(siding.channel() || '/intake', 0)) THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(id ORDER BY id), array_agg(key_hash) FILTER (WHERE key_hash IS NOT NULL)
+    INTO v_ids, v_hashes
+    FROM (SELECT id, key_hash FROM siding.orders WHERE intake_closed ORDER BY id LIMIT p_limit) o;
+    placed := coalesce(cardinality(v_ids), 0);
+    IF placed = 0 THEN
+        RETURN;
+    END IF;
+
+    IF v_hashes IS NOT NULL THEN
+        PERFORM siding.lock_stripes(v_hashes);
+    END IF;
+    PERFORM 1 FROM siding.orders WHERE id = ANY (v_ids) AND intake_closed ORDER BY id FOR UPDATE;
+
+    INSERT INTO siding.streams (line_id, class_id, queue_id)
+    SELECT DISTINCT line_id, class_id, queue_id FROM siding.orders WHERE id = ANY (v_ids)
+    ON CONFLICT DO NOTHING;
+
+    SELECT array_agg(nextval('siding.key_arrivals')) INTO v_arrivals FROM generate_series(1, placed);
+
+    -- The first of a key that has no live order yet is its head.
+    WITH new AS (
+        SELECT o.id, o.key_hash, o.key_space_id, o.key, v_arrivals[n] AS arrival,
+               o.key IS NOT NULL AND row_number() OVER (PARTITION BY o.key_space_id, o.key ORDER BY n) = 1 AS first_in_batch
+        FROM unnest(v_ids) WITH ORDINALITY AS x (id, n)
+        JOIN siding.orders o ON o.id = x.id AND o.intake_closed
+    ), judged AS (
+        SELECT new.*,
+               key IS NULL OR first_in_batch AND NOT EXISTS (
+                   SELECT FROM siding.orders p
+                   WHERE p.key_hash = new.key_hash AND p.key_arrival IS NOT NULL
+                     AND p.key_space_id = new.key_space_id AND p.key = new.key) AS head
+        FROM new
+    ), opened AS (
+        UPDATE siding.orders o
+        SET intake_closed = false,
+            key_arrival   = CASE WHEN j.key IS NOT NULL THEN j.arrival END,
+            key_closed    = NOT j.head,
+            ready_at      = siding.clock()
+        FROM judged j
+        WHERE o.id = j.id
+        RETURNING o.id, o.line_id, o.candidate, o.lock_closed
+    )
+    SELECT coalesce(array_agg(DISTINCT line_id) FILTER (WHERE candidate), '{}'), array_agg(id ORDER BY id) FILTER (WHERE lock_closed)
+    INTO lines, v_at_locks FROM opened;
+
+    -- Those that begin inside a lock block stand at its first lock.
+    FOR i IN 1 .. coalesce(cardinality(v_at_locks), 0) LOOP
+        lines := lines || siding.stand_in_line(v_at_locks[i]);
+    END LOOP;
+    lines := siding.grant_locks(lines);
+END $$;
+COMMENT ON FUNCTION siding.intake(int, boolean) IS 'Places up to p_limit committed orders in their keys and lines.';
