@@ -2,6 +2,7 @@ package agent
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,18 @@ func TestConfigValidation(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in: %v", want, err)
 		}
+	}
+}
+
+func TestDefaultStateDirNamesTheAgent(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state")
+	got, err := DefaultStateDir("a1")
+	want := "/state/siding/agents/a1"
+	if os.Geteuid() == 0 {
+		want = "/var/lib/siding/agents/a1"
+	}
+	if err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }
 

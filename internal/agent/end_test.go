@@ -46,9 +46,9 @@ func TestTimeoutKillsWhoIgnoresTERM(t *testing.T) {
 	t.Parallel()
 	ctl := newFake()
 	b := startEnd(t, ctl, nil)
-	ref := b.add(protocol.Job{Script: stubborn, TimeoutMillis: 1000, GraceMillis: 50})
+	ref := b.add(protocol.Job{Script: stubborn, TimeoutMillis: 3000, GraceMillis: 50})
 	pids := awaitPIDs(t, b.pids, 3)
-	want := protocol.Report{LeaseRef: ref, Outcome: protocol.TimedOut, ExitCode: code(137), Message: "timed out after 1s"}
+	want := protocol.Report{LeaseRef: ref, Outcome: protocol.TimedOut, ExitCode: code(137), Message: "timed out after 3s"}
 	if diff := cmp.Diff(want, ctl.report(t, ref)); diff != "" {
 		t.Error(diff)
 	}
@@ -136,33 +136,37 @@ func TestBackgroundProcessesEndWithTheJob(t *testing.T) {
 	awaitDead(t, awaitPIDs(t, b.pids, 1))
 }
 
+// outage makes calls fail between two moments.
+type outage struct{ begin, end chan struct{} }
+
+func newOutage() outage { return outage{begin: make(chan struct{}), end: make(chan struct{})} }
+
+func (o outage) fail(string) error {
+	select {
+	case <-o.end:
+		return nil
+	default:
+	}
+	select {
+	case <-o.begin:
+		return errTemporary
+	default:
+		return nil
+	}
+}
+
 // The controller is out of reach for the time to live: the job is killed, and
 // when the session turns out to have survived, that is reported.
 func TestUnreachableControllerEndsJobs(t *testing.T) {
 	t.Parallel()
-	ctl := newFake()
-	ctl.ttl = time.Second
-	unreachable := make(chan struct{})
-	back := make(chan struct{})
-	ctl.fail = func(string) error {
-		select {
-		case <-back:
-			return nil
-		default:
-		}
-		select {
-		case <-unreachable:
-			return errTemporary
-		default:
-			return nil
-		}
-	}
+	ctl, out := newFake(), newOutage()
+	ctl.ttl, ctl.fail = 3*time.Second, out.fail
 	b := startEnd(t, ctl, func(cfg *Config) { cfg.Processes = 1 })
 	ref := b.add(protocol.Job{Script: stubborn})
 	pids := awaitPIDs(t, b.pids, 3)
-	close(unreachable)
+	close(out.begin)
 	awaitDead(t, pids)
-	close(back)
+	close(out.end)
 	want := protocol.Report{
 		LeaseRef: ref, Outcome: protocol.Failed, ExitCode: code(137),
 		Message: "ended by the agent: controller not reached for the session's time to live",
@@ -177,35 +181,42 @@ func TestUnreachableControllerEndsJobs(t *testing.T) {
 
 func TestUnreachableControllerKeepsJobsIfToldSo(t *testing.T) {
 	t.Parallel()
-	ctl := newFake()
-	ctl.ttl = 200 * time.Millisecond
-	fenced := make(chan struct{})
-	ctl.fail = func(call string) error {
-		select {
-		case <-fenced:
-			return nil
-		default:
-		}
-		if call == "heartbeat" {
-			return errTemporary
-		}
-		return nil
-	}
+	ctl, out := newFake(), newOutage()
+	ctl.ttl, ctl.fail = 3*time.Second, out.fail
 	log := newLogWatch("controller not reached for the session's time to live")
 	b := startEnd(t, ctl, func(cfg *Config) { cfg.Unreachable, cfg.Logger = KeepJobs, slog.New(log) })
 	ref := b.add(protocol.Job{Script: `echo $$ >> "$PIDS"; while ! test -e "$CLEANED"; do sleep 0.01; done`})
 	pids := awaitPIDs(t, b.pids, 1)
+	close(out.begin)
 	log.await(t)
 	if !alive(t, pids[0]) {
 		t.Error("the job was killed")
 	}
-	close(fenced)
-	ctl.await(t, "heartbeat", func() bool { return len(ctl.heartbeats) > 0 })
-	if got := ctl.report(t, b.add(protocol.Job{Script: `: > "$CLEANED"`})); got.Outcome != protocol.Succeeded {
-		t.Errorf("the job that lets the other end: %+v", got)
-	}
+	close(out.end)
+	touch(t, b.cleaned)
 	if got := ctl.report(t, ref); got.Outcome != protocol.Succeeded {
 		t.Errorf("report: %+v", got)
+	}
+}
+
+// An answer that arrives while the controller counts as unreachable isn't
+// carried out: the leases may be lost already.
+func TestFencedSessionStartsNothing(t *testing.T) {
+	t.Parallel()
+	ctl := newFake()
+	s := newSession(t.Context(), testConfig(t).WithDefaults(), ctl, &host{}, protocol.Session{ID: 1}, timeZero)
+	s.fence()
+	if got := s.freeSlots(); got != 0 {
+		t.Errorf("%d free slots", got)
+	}
+	ref := protocol.LeaseRef{Order: 1, Lease: 1}
+	s.take([]protocol.Lease{{LeaseRef: ref, Job: &protocol.Job{Script: "true"}}})
+	if diff := cmp.Diff([]protocol.Report{{LeaseRef: ref, Outcome: protocol.HandedBack}}, s.reports.next()); diff != "" {
+		t.Error(diff)
+	}
+	s.unfence()
+	if got := s.freeSlots(); got != 3 { // one lease isn't settled
+		t.Errorf("%d free slots", got)
 	}
 }
 

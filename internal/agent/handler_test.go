@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -96,6 +98,31 @@ func TestHandlerOutlivesTheContextOfRun(t *testing.T) {
 	}
 	if got := ctl.report(t, ref); got.Outcome != protocol.Succeeded {
 		t.Errorf("report: %+v", got)
+	}
+}
+
+// A handler that can't be ended doesn't keep Run from returning, which says so;
+// the session is left to be named by the next run.
+func TestHandlerThatIgnoresItsContext(t *testing.T) {
+	t.Parallel()
+	ctl := newFake()
+	begun, release := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	r := start(t, ctl, func(cfg *Config) {
+		cfg.Grace, cfg.DrainTimeout = 20*time.Millisecond, -1
+		cfg.Handlers = map[string]Handler{"h": func(context.Context, protocol.Lease) (json.RawMessage, error) {
+			close(begun)
+			<-release
+			return nil, nil
+		}}
+	})
+	ctl.add(protocol.Lease{Job: &protocol.Job{Name: "h"}})
+	<-begun
+	if err := r.stop(); err == nil || !strings.Contains(err.Error(), "handlers ignore the end of their context: [h (order 101)]") {
+		t.Errorf("Run: %v", err)
+	}
+	if len(ctl.closed) != 0 || len(ctl.reports) != 0 {
+		t.Errorf("closed %v, reports %+v", ctl.closed, ctl.reports)
 	}
 }
 

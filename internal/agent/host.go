@@ -19,7 +19,7 @@ type host struct {
 	store    *store // nil: no state directory, so no processes
 	guard    *guard // nil: no state directory, or a test without it
 	workRoot string
-	workLock *os.File
+	workLock *dirLock
 	keepWork bool
 	// previous is the session of the last run, whose processes have ended.
 	previous protocol.SessionID
@@ -70,7 +70,7 @@ func (h *host) close() {
 		h.guard.close()
 	}
 	if h.workLock != nil {
-		h.workLock.Close()
+		h.workLock.release()
 	}
 	if h.store != nil {
 		h.store.close()

@@ -107,7 +107,6 @@ func TestLeftoversEndBeforeTheNextSession(t *testing.T) {
 			script: `setsid sh -c 'echo $$ >> $PIDS; exec sleep 600' & sleep 600`, processes: 1,
 		},
 		"group without its leader": {
-			// The leader ends only when its child has been told to go on without it.
 			script: `sh -c 'trap "" TERM; echo $$ >> $PIDS; sleep 600 & echo $! >> $PIDS; wait' & wait`, processes: 2,
 		},
 	}
@@ -116,7 +115,7 @@ func TestLeftoversEndBeforeTheNextSession(t *testing.T) {
 			t.Parallel()
 			state := t.TempDir()
 			pids := killedAgent(t, state, test.script, test.processes, false)
-			if name == "group without its leader" {
+			if name == "group without its leader" { // the leader ends after the agent, its child goes on
 				leader := recordedJobs(state)[0].ProcessGroup
 				if err := syscall.Kill(leader, syscall.SIGKILL); err != nil {
 					t.Fatal(err)

@@ -320,17 +320,22 @@ func (s *session) runningAttempts() int {
 	return running
 }
 
-// longestEnd is how long the running attempts may take to end by TERM and KILL.
+// longestEnd is how long the running attempts may take to end: the grace, and
+// for processes what their output may need.
 func (s *session) longestEnd() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	longest := s.cfg.Grace
+	longest := time.Duration(0)
 	for _, a := range s.held {
-		if a != nil {
+		switch {
+		case a == nil:
+		case a.handler != nil:
 			longest = max(longest, a.grace())
+		default:
+			longest = max(longest, a.grace()+escapedOutputWait+outputFlushWait)
 		}
 	}
-	return longest + escapedOutputWait + outputFlushWait
+	return max(longest, s.cfg.Grace)
 }
 
 // stuckHandlers names the running attempts that are handlers.

@@ -9,16 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
-	"syscall"
 
 	"github.com/siding-dev/siding/internal/agent/protocol"
 )
 
 // Files in the state directory.
 const (
-	lockFileName    = "agent.lock"
 	sessionFileName = "session.json"
 	jobsFileName    = "jobs.json"
 )
@@ -51,7 +48,7 @@ type jobRecord struct {
 // store keeps the records of one state directory, which it holds locked.
 type store struct {
 	dir  string
-	lock *os.File
+	lock *dirLock
 	boot string
 
 	mu      sync.Mutex
@@ -71,33 +68,7 @@ func openStore(dir string) (*store, error) {
 	return &store{dir: dir, lock: lock, boot: bootID(), jobs: map[protocol.LeaseRef]jobRecord{}}, nil
 }
 
-func (s *store) close() { s.lock.Close() }
-
-// lockDirectory makes a private directory and takes its lock, which the
-// system releases when the process ends, however it ends.
-func lockDirectory(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make agent directory: %w", err)
-	}
-	path := filepath.Join(dir, lockFileName)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock agent directory: %w", err)
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		defer file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			holder := make([]byte, 20)
-			n, _ := file.Read(holder) // an unreadable holder only makes the message shorter
-			return nil, fmt.Errorf("%w: process %s holds %s", ErrAlreadyRunning, holder[:n], path)
-		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
-	}
-	if err := file.Truncate(0); err == nil {
-		_, _ = file.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0) // only for the message above
-	}
-	return file, nil
-}
+func (s *store) close() { s.lock.release() }
 
 // lastRun reads what the last run left: its session (0 if it was closed or
 // there was none) and the jobs whose processes may still live.

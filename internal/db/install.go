@@ -117,7 +117,7 @@ func (m *migrator) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("install routines: %w", err)
 	}
-	defer func() { _ = tx.Rollback() }() //nolint:errcheck // after a commit there is nothing to roll back
+	defer func() { _ = tx.Rollback() }() // after a commit there is nothing to roll back
 	if err := m.settings(ctx, tx, true); err != nil {
 		return fmt.Errorf("install routines: %w", err)
 	}
@@ -174,7 +174,7 @@ func (m *migrator) routinesCurrent(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("read installed routines: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() // rows.Err tells
 	installed := map[string]string{}
 	for rows.Next() {
 		var room, sum string

@@ -114,7 +114,7 @@ func (l *Listener) pause(failures int) time.Duration {
 	if failures < 6 {
 		d = min(d, l.config.MaxBackoff/50<<failures)
 	}
-	return d/2 + rand.N(d/2+1) //nolint:gosec // no secret
+	return d/2 + rand.N(d/2+1)
 }
 
 // session listens on one connection until that fails. It reports whether it
@@ -128,7 +128,7 @@ func (l *Listener) session(ctx context.Context) (listened bool, err error) {
 		l.connected.Store(false)
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = conn.Close(end) //nolint:errcheck // it is lost or of no more use
+		_ = conn.Close(end) // it is lost or of no more use
 	}()
 	l.connected.Store(true)
 	l.config.Logger.Info("listening", "schema", l.config.Schema.Name())
@@ -159,7 +159,7 @@ func (l *Listener) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, err
 	}
 	if _, err := conn.Exec(limit, `LISTEN `+pgx.Identifier{l.config.Schema.Channel()}.Sanitize()); err != nil {
-		_ = conn.Close(limit) //nolint:errcheck // the first error counts
+		_ = conn.Close(limit) // the first error counts
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return conn, nil
@@ -182,5 +182,5 @@ func (l *Listener) wait(ctx context.Context, conn *pgx.Conn) (*pgconn.Notificati
 	if err := conn.Ping(limit); err != nil {
 		return nil, fmt.Errorf("no answer on a silent connection: %w", err)
 	}
-	return nil, nil //nolint:nilnil // silence is neither
+	return nil, nil // silence is neither
 }

@@ -157,7 +157,7 @@ func newProxy(t *testing.T, target string) *proxy {
 		t.Fatal(err)
 	}
 	address := u.Host
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed by the test
+	l, err := net.Listen("tcp", "127.0.0.1:0") // closed by the test
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", address) //nolint:noctx // as above
+			server, err := net.Dial("tcp", address) // as above
 			if err != nil {
 				_ = client.Close()
 				return

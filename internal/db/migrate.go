@@ -241,7 +241,7 @@ func (m *migrator) lock(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(50*time.Millisecond + rand.N(150*time.Millisecond)): //nolint:gosec // no secret
+		case <-time.After(50*time.Millisecond + rand.N(150*time.Millisecond)):
 		case <-wait.Done():
 			return fmt.Errorf("lock migrations of schema %s: another process has migrated for %s: %w", m.Schema, m.LockTimeout, wait.Err())
 		}

@@ -56,7 +56,7 @@ func (s Schema) Channel() string { return s.Name() }
 // database must not meet in one id.
 func (s Schema) AdvisoryKey(purpose string) int64 {
 	sum := sha256.Sum256([]byte("siding\x00" + s.Name() + "\x00" + purpose))
-	return int64(binary.BigEndian.Uint64(sum[:8])) //nolint:gosec // all 64 bits are the id, the sign too
+	return int64(binary.BigEndian.Uint64(sum[:8])) // all 64 bits are the id, the sign too
 }
 
 // Where SQL texts name the schema. Go's \b counts the underscore as a part of

@@ -74,7 +74,7 @@ func (d *DB) once(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = tx.Rollback(end) //nolint:errcheck // a failed rollback closes the connection, which rolls back
+		_ = tx.Rollback(end) // a failed rollback closes the connection, which rolls back
 	}()
 	// fn has its own context, so the limit is kept by taking its connection
 	// away.
@@ -135,5 +135,5 @@ func retryDelay(attempt int) time.Duration {
 	if shift := attempt - 1; shift < 6 {
 		d = min(d, firstRetryDelay<<shift)
 	}
-	return d/2 + rand.N(d/2+1) //nolint:gosec // no secret
+	return d/2 + rand.N(d/2+1)
 }

@@ -59,8 +59,8 @@ func TestTxCommitsOrRollsBack(t *testing.T) {
 	}
 	func() {
 		defer func() { _ = recover() }()
-		_ = d.Tx(t.Context(), func(tx pgx.Tx) error { //nolint:errcheck // it panics
-			_, _ = tx.Exec(t.Context(), `INSERT INTO public.t VALUES (2)`) //nolint:errcheck // as above
+		_ = d.Tx(t.Context(), func(tx pgx.Tx) error { // it panics
+			_, _ = tx.Exec(t.Context(), `INSERT INTO public.t VALUES (2)`) // as above
 			panic("in the middle")
 		})
 	}()

@@ -2,7 +2,7 @@ package definition
 
 import "fmt"
 
-// AgentType says what an agent is (section 4 of DESIGN).
+// AgentType says what an agent is (docs/concepts.md, "Agents").
 type AgentType string
 
 // The types of agents.
@@ -26,7 +26,7 @@ type Agent struct {
 	// Queues have precedence in this order.
 	Queues []string `json:"queues,omitempty"`
 	// MaxBlocked is how many attachment-blocked orders the line may hold before
-	// it turns strict (section 7); nil means no such stop.
+	// it turns strict (docs/concepts.md, "When passing must stop"); nil means no such stop.
 	MaxBlocked *int `json:"max_blocked,omitempty"`
 	// Members and Director belong to a cluster.
 	Members  []Member `json:"members,omitempty"`

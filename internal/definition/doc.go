@@ -8,7 +8,7 @@
 //	text -> tree (node*.go)    YAML or JSON with the position of everything
 //	     -> types (decode*.go) unknown fields, duplicates, wrong types
 //	     -> defaults           the normal form, in which contents are compared
-//	     -> rules (validate)   what DESIGN calls a valid definition
+//	     -> rules (validate)   what docs/concepts.md calls a valid definition
 //
 // What a definition refers to is checked by CheckAgainst, which is told what
 // exists. A new kind of step is one more file step_*.go that implements

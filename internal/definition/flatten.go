@@ -17,8 +17,8 @@ type FlatStep struct {
 	Next  string
 	Job   string
 	Agent string
-	// MaxAttempts and the two bounds of the backoff are those of section 8 of
-	// DESIGN, with all defaults filled in.
+	// MaxAttempts and the two bounds of the backoff are those of docs/concepts.md,
+	// "Failure, retries, dead", with all defaults filled in.
 	MaxAttempts  int
 	BackoffFirst time.Duration
 	BackoffMax   time.Duration

@@ -17,15 +17,16 @@ func FuzzParse(f *testing.F) {
 	f.Add(example)
 	for _, text := range []string{
 		referring, someAgent, someWorkflow + "- &s {job: x, run: \"a\\n\"}\n- *s\n", `{"kind":"queue","name":"a"}{"kind":1}`,
-		"--- !t\n? a\n: b\n<<: *x\n", "a: |\n  x\n...\n'", "[[{a: b}, c", "- - - a", "%YAML 1.2\n---\n", "\ufeffkind: >-\n\n\t",
+		"--- !t\n? a\n: b\n<<: *x\n", "a: |\n  x\n...\n'", "[[{a: b}, c", "- - - a", "%YAML 1.2\n---\n", "\ufeffkind: >-\n\n\t", "kind: queue\rname: a\r\n",
 	} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		lines := strings.Count(string(text), "\n") + strings.Count(string(text), "\r") + 1
 		for _, name := range []string{"f.yaml", "f.json"} {
 			docs, err := Parse(name, text)
 			for _, p := range problemsOf(t, err) {
-				if p.Line < 1 || p.Column < 1 || p.Line > strings.Count(string(text), "\n")+1 {
+				if p.Line < 1 || p.Column < 1 || p.Line > lines {
 					t.Errorf("problem without a place in the text: %v", p)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// MaxKeyBytes bounds a key (section 5 of DESIGN).
+// MaxKeyBytes bounds a key in bytes (docs/concepts.md, "Keys and release").
 const MaxKeyBytes = 256
 
 // KeyError says why an order has no valid key.

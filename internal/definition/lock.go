@@ -2,7 +2,7 @@ package definition
 
 import "slices"
 
-// Lock is a resource with a capacity in units (section 4 of DESIGN).
+// Lock is a resource with a capacity in units (docs/concepts.md, "Locks").
 type Lock struct {
 	Name string `json:"name"`
 	// Capacity is the number of units; 0 stops the lock. A document must say it.

@@ -15,8 +15,8 @@ var (
 )
 
 // CheckName says what is wrong with the name of a definition, a job or an
-// attachment (section 1 of DESIGN); nil if nothing is. "-" stands for "none" where a
-// name is expected and so can't be one.
+// attachment (docs/concepts.md, "Words"); nil if nothing is. "-" stands for
+// "none" where a name is expected and so can't be one.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -205,7 +205,7 @@ func (y *yamlReader) checkComplete(tokens token.Tokens) error {
 	return nil
 }
 
-// scalarToken marks the token of a value as read and gives its position.
+// take marks the token of a value as read and gives its position.
 func (y *yamlReader) take(n ast.Node) position {
 	tk := n.GetToken()
 	y.used[tk] = true

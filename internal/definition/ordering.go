@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// OrderingKind says which orders of a workflow must run in sequence (section 5
-// of DESIGN).
+// OrderingKind says which orders of a workflow must run in sequence
+// (docs/concepts.md, "Keys and release").
 type OrderingKind string
 
 // The kinds of ordering. There is no default: a workflow must state one.

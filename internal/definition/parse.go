@@ -122,6 +122,7 @@ func checkText(src []byte, limit int) ([]byte, error) {
 	}
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	src = bytes.ReplaceAll(src, []byte("\r\n"), []byte("\n"))
+	src = bytes.ReplaceAll(src, []byte("\r"), []byte("\n"))
 	if utf8.Valid(src) {
 		return src, nil
 	}

@@ -1,6 +1,6 @@
 package definition
 
-// Queue is a priority queue (section 4 of DESIGN).
+// Queue is a priority queue (docs/concepts.md, "Which order gets the next unit").
 type Queue struct {
 	Name string `json:"name"`
 	// Capacity is how many orders are in the queue at a resource at once, and

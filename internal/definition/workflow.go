@@ -10,7 +10,7 @@ import (
 type Workflow struct {
 	Name     string   `json:"name"`
 	Ordering Ordering `json:"ordering"`
-	// KeySpace is what keys belong to (section 5 of DESIGN). Its default, the
+	// KeySpace is what keys belong to (docs/concepts.md, "Keys and release"). Its default, the
 	// workflow's name, is filled in; "" if the ordering is independent.
 	KeySpace string `json:"key_space,omitempty"`
 	// WaitLimit is how long an order waits for its attachments; nil means for ever.
@@ -61,7 +61,7 @@ const (
 	LostAttention OnLost = "attention" // a person must decide
 )
 
-// The product's defaults (section 8 of DESIGN). There is no timeout by default.
+// The product's defaults (docs/concepts.md, "Failure, retries, dead"). There is no timeout by default.
 const (
 	DefaultMaxAttempts  = 5
 	DefaultBackoffFirst = 2 * time.Second

@@ -239,8 +239,6 @@ func (r *reader) steps(n ast.Node, jobs *int) []any {
 			case f.value == nil:
 			case f.name == "steps":
 				step[f.name] = r.steps(f.value, jobs)
-			case f.name == "lock":
-				step[f.name] = r.locks(f.value)
 			default:
 				step[f.name] = r.value(f.value)
 			}

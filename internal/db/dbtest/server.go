@@ -138,7 +138,7 @@ func dockerAnswers(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}
-	defer provider.Close() //nolint:errcheck // only a question was asked
+	defer provider.Close() // only a question was asked
 	if err := provider.Health(ctx); err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}

@@ -20,7 +20,7 @@ func install(t *testing.T, dir, version string, programs ...string) {
 	}
 	for _, p := range programs {
 		script := "#!/bin/sh\necho 'postgres (PostgreSQL) " + version + "'\n"
-		if err := os.WriteFile(filepath.Join(dir, p), []byte(script), 0o755); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(filepath.Join(dir, p), []byte(script), 0o755); err != nil { // a program
 			t.Fatal(err)
 		}
 	}

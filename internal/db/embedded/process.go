@@ -19,7 +19,7 @@ import (
 // refuses to run as root.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
-		return nil, nil //nolint:nilnil // nil is documented
+		return nil, nil // nil is documented
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
@@ -95,9 +95,9 @@ func watch(cred *syscall.Credential, pid int, signal string, remove ...string) (
 
 // dismiss tells the watchdog that the server has ended.
 func (w *watchdog) dismiss() {
-	_, _ = io.WriteString(w.pipe, "stopped\n") //nolint:errcheck // a watchdog that is gone needs no word
-	_ = w.pipe.Close()                         //nolint:errcheck // as above
-	_ = w.cmd.Wait()                           //nolint:errcheck // as above
+	_, _ = io.WriteString(w.pipe, "stopped\n") // a watchdog that is gone needs no word
+	_ = w.pipe.Close()                         // as above
+	_ = w.cmd.Wait()                           // as above
 }
 
 // tail keeps the last lines of the server's log, for error messages.

@@ -253,8 +253,8 @@ func (s *Server) run(ctx context.Context, cred *syscall.Credential, config Confi
 	}
 	var err error
 	if s.watchdog, err = watch(cred, s.cmd.Process.Pid, signal, s.remove...); err != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT) //nolint:errcheck // the first error counts
-		_ = s.cmd.Wait()                          //nolint:errcheck // as above
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // the first error counts
+		_ = s.cmd.Wait()                          // as above
 		return err
 	}
 	s.exited = make(chan struct{})
@@ -263,7 +263,7 @@ func (s *Server) run(ctx context.Context, cred *syscall.Credential, config Confi
 		close(s.exited)
 	}()
 	if err := s.awaitReady(ctx, config.StartTimeout); err != nil {
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT) //nolint:errcheck // perhaps it has ended already
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // perhaps it has ended already
 		<-s.exited
 		s.watchdog.dismiss()
 		return fmt.Errorf("%w; its log ends: %s", err, s.log)
@@ -344,7 +344,7 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 func (s *Server) stop(ctx context.Context) error {
-	_ = s.cmd.Process.Signal(syscall.SIGINT) //nolint:errcheck // perhaps it has ended already
+	_ = s.cmd.Process.Signal(syscall.SIGINT) // perhaps it has ended already
 	var err error
 	select {
 	case <-s.exited:
@@ -353,7 +353,7 @@ func (s *Server) stop(ctx context.Context) error {
 		}
 	case <-ctx.Done():
 		err = fmt.Errorf("private Postgres was stopped at once: %w", ctx.Err())
-		_ = s.cmd.Process.Signal(syscall.SIGQUIT) //nolint:errcheck // as above
+		_ = s.cmd.Process.Signal(syscall.SIGQUIT) // as above
 		<-s.exited
 	}
 	s.watchdog.dismiss()
@@ -370,6 +370,6 @@ func freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	defer l.Close() //nolint:errcheck // nothing was sent
+	defer l.Close() // nothing was sent
 	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -41,7 +41,7 @@ func child(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	_ = json.NewEncoder(os.Stdout).Encode(report{s.Pid(), s.Folders()}) //nolint:errcheck // the parent notices
+	_ = json.NewEncoder(os.Stdout).Encode(report{s.Pid(), s.Folders()}) // the parent notices
 	select {}
 }
 
@@ -51,7 +51,7 @@ var fast = map[string]string{"fsync": "off"}
 // t.TempDir belong to root alone if we are root.
 func folder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "siding-embedded-test-")
+	dir, err := os.MkdirTemp("", "siding-embedded-test-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func folder(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(dir, 0o755); err != nil { // see above
 		t.Fatal(err)
 	}
 	return dir
@@ -96,7 +96,7 @@ func ask(t *testing.T, s *embedded.Server, statements ...string) (got string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // the test is done with it
+	defer conn.Close(context.Background()) // the test is done with it
 	for i, statement := range statements {
 		if i < len(statements)-1 {
 			_, err = conn.Exec(t.Context(), statement)
@@ -231,7 +231,7 @@ func TestServerEndsWithTheProcessThatIsKilled(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() //nolint:errcheck // killed
+	_ = cmd.Wait() // killed
 	await(t, "the server ends", func() bool { _, err := os.Stat(filepath.Join(r.Folders[0], "postmaster.pid")); return err != nil })
 	for _, dir := range r.Folders {
 		await(t, dir+" is removed", func() bool { return missing(dir) })
@@ -250,7 +250,7 @@ func TestDataSurvivesTheProcessThatIsKilled(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() //nolint:errcheck // killed
+	_ = cmd.Wait() // killed
 	s := start(t, embedded.Config{Dir: dir})
 	if got := ask(t, s, `SELECT 'works'`); got != "works" {
 		t.Errorf("got %q", got)

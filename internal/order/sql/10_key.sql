@@ -6,13 +6,18 @@ DECLARE
     v_piece text[];
     v_key   text := '';
     v_value jsonb;
+    v_name  text;
     v_part  text;
 BEGIN
     FOR v_piece IN SELECT regexp_matches(p_template, '([^{}]+)|\{([^{}]+)\}', 'g') LOOP
         IF v_piece[1] IS NOT NULL THEN
             v_key := v_key || v_piece[1];
         ELSE
-            v_value := p_args #> string_to_array(v_piece[2], '.');
+            -- By name only: a list has no members here.
+            v_value := p_args;
+            FOREACH v_name IN ARRAY string_to_array(v_piece[2], '.') LOOP
+                v_value := v_value -> v_name;
+            END LOOP;
             v_part := CASE jsonb_typeof(v_value)
                           WHEN 'string' THEN v_value #>> '{}'
                           WHEN 'number' THEN v_value::text

@@ -1,0 +1,67 @@
+# `make` or `make help` lists what there is. Every target does its own set-up.
+
+SHELL     := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN        := bin/controller
+# Which packages the tests of `make test` and `make test-docker` run.
+PKG        ?= ./...
+# Arguments for go test, for example: make test TESTFLAGS='-run Claim -v'
+TESTFLAGS  ?=
+# Scenario files for `make scenarios`.
+SCENARIOS  ?= scenarios/*.yaml
+# Arguments for the benchmark.
+BENCHFLAGS ?=
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the controller into bin/
+	@mkdir -p bin
+	go build -o $(BIN) ./cmd/controller
+
+.PHONY: test
+test: ## Run the tests, against Docker if it answers, else the local Postgres
+	@source .ci/lib.sh; test_server
+	go test -race $(TESTFLAGS) $(PKG)
+
+.PHONY: test-docker
+test-docker: ## Run the tests against a container; fail if there is no Docker
+	SIDING_TEST_REQUIRE=docker go test -race -count=1 $(TESTFLAGS) $(PKG)
+
+.PHONY: lint
+lint: ## Run go vet and golangci-lint (its first build takes some minutes)
+	go vet ./...
+	go tool -modfile=tools/go.mod golangci-lint run ./...
+
+.PHONY: fmt
+fmt: ## Format all Go files
+	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: dev
+dev: build postgres ## Run a controller on a private Postgres that keeps its data
+	$(BIN) dev
+
+.PHONY: demo
+demo: build postgres ## Show an order step onto the siding and let others pass
+	$(BIN) demo
+
+.PHONY: scenarios
+scenarios: build postgres ## Run the scenario files, observed beside expected
+	$(BIN) scenario run $(SCENARIOS)
+
+.PHONY: bench
+bench: postgres ## Compare with other systems on one Postgres
+	cd bench && go run ./cmd/compare $(BENCHFLAGS)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin
+
+# Not listed: what other targets need.
+.PHONY: postgres
+postgres:
+	@source .ci/lib.sh; ensure_postgres
