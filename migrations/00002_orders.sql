@@ -186,6 +186,7 @@ CREATE TABLE siding.claims (
     settled    boolean NOT NULL DEFAULT false,
     PRIMARY KEY (session_id, request_id)
 );
+ALTER TABLE siding.claims ALTER COLUMN order_ids SET STORAGE EXTERNAL, ALTER COLUMN lease_nos SET STORAGE EXTERNAL;
 CREATE INDEX claims_unsettled ON siding.claims (claimed_at) WHERE NOT settled;
 COMMENT ON TABLE  siding.claims IS 'Answers to claims, so that a repeated request gets the same one and unacknowledged leases go back. Rows are kept for minutes.';
 COMMENT ON COLUMN siding.claims.session_id IS 'The session that asked.';
@@ -297,16 +298,24 @@ CREATE TABLE siding.uploads (
     received      bigint NOT NULL DEFAULT 0,
     sha256_state  bytea,
     started_at    timestamptz NOT NULL,
-    touched_at    timestamptz NOT NULL
+    touched_at    timestamptz NOT NULL,
+    settled_at    timestamptz,
+    dropped_at    timestamptz
 );
 CREATE INDEX uploads_attachment ON siding.uploads (attachment_id);
-COMMENT ON TABLE  siding.uploads IS 'Bytes on their way in or kept.';
+-- Work of the sweepers.
+CREATE INDEX uploads_unsettled ON siding.uploads (touched_at) WHERE settled_at IS NULL AND dropped_at IS NULL;
+CREATE INDEX uploads_kept ON siding.uploads (settled_at) WHERE settled_at IS NOT NULL AND dropped_at IS NULL;
+CREATE INDEX uploads_dropped ON siding.uploads (upload_id) WHERE dropped_at IS NOT NULL;
+COMMENT ON TABLE  siding.uploads IS 'Bytes on their way in, kept, or thrown away.';
 COMMENT ON COLUMN siding.uploads.upload_id IS 'Id.';
 COMMENT ON COLUMN siding.uploads.attachment_id IS 'The attachment.';
 COMMENT ON COLUMN siding.uploads.received IS 'Bytes stored so far.';
-COMMENT ON COLUMN siding.uploads.sha256_state IS 'State of the running SHA-256 at that offset.';
+COMMENT ON COLUMN siding.uploads.sha256_state IS 'State of the running SHA-256 at that offset; null at 0 and once settled.';
 COMMENT ON COLUMN siding.uploads.started_at IS 'When it began.';
 COMMENT ON COLUMN siding.uploads.touched_at IS 'When bytes last came.';
+COMMENT ON COLUMN siding.uploads.settled_at IS 'When it was checked; no bytes come after that.';
+COMMENT ON COLUMN siding.uploads.dropped_at IS 'When it was thrown away; its chunks follow in small transactions, the row an hour later.';
 
 CREATE TABLE siding.upload_chunks (
     upload_id    bigint NOT NULL,

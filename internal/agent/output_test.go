@@ -148,3 +148,18 @@ func TestBufferRoomIsGivenBack(t *testing.T) {
 		t.Errorf("%d bytes of the buffer aren't given back", s.output.buffered)
 	}
 }
+
+func TestAbandonedOutputGivesItsRoomBack(t *testing.T) {
+	t.Parallel()
+	s := newSession(t.Context(), testConfig(t).WithDefaults(), newFake(), &host{}, protocol.Session{ID: 1}, timeZero)
+	st := s.output.newStream(protocol.LeaseRef{Order: 1, Lease: 1}, streamStdout)
+	st.add([]byte("some output"))
+	if s.output.buffered == 0 {
+		t.Error("output takes no room")
+	}
+	st.abandon()
+	st.add([]byte("more of it"))
+	if s.output.buffered != 0 {
+		t.Errorf("%d bytes of the buffer aren't given back", s.output.buffered)
+	}
+}

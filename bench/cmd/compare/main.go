@@ -18,6 +18,7 @@ import (
 
 	"github.com/siding-dev/siding/bench"
 	"github.com/siding-dev/siding/bench/peers"
+	"github.com/siding-dev/siding/bench/siding"
 	"github.com/siding-dev/siding/internal/db/embedded"
 )
 
@@ -27,6 +28,10 @@ var runners = map[string]func(bench.Options) (func() bench.Runner, error){
 	"river": func(options bench.Options) (func() bench.Runner, error) {
 		settings, err := peers.ParseRiver(options)
 		return func() bench.Runner { return peers.NewRiver(settings) }, err
+	},
+	"siding": func(options bench.Options) (func() bench.Runner, error) {
+		settings, err := siding.Parse(options)
+		return func() bench.Runner { return siding.New(settings) }, err
 	},
 }
 

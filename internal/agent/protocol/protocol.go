@@ -109,7 +109,7 @@ const (
 	Failed     Outcome = "failed"      // exit code not among the success codes, or the job couldn't be started
 	TimedOut   Outcome = "timed_out"   // the job's timeout ended it
 	Rejected   Outcome = "rejected"    // the agent refuses to run it (for example an attachment whose hash doesn't match)
-	Stopped    Outcome = "stopped"     // ended because the controller asked (cancel, suspend with kill)
+	Stopped    Outcome = "stopped"     // ended because the controller asked (cancel, suspend with kill) or, unasked, because the agent was shut down
 	HandedBack Outcome = "handed_back" // never started; not counted as an attempt
 )
 

@@ -22,7 +22,7 @@ COMMENT ON FUNCTION siding.open_session(text, int, bigint, text, int) IS 'Opens 
 
 -- Ends a session; what it still runs is lost. FOR UPDATE, so that no claim (FOR KEY SHARE) is under way for it.
 CREATE OR REPLACE FUNCTION siding.end_session(p_session bigint, p_reason text) RETURNS int[] LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
     v_agent  int;
@@ -66,7 +66,7 @@ CREATE OR REPLACE FUNCTION siding.heartbeat(
     p_session bigint, p_orders bigint[], p_leases bigint[],
     OUT alive boolean, OUT stop_orders bigint[], OUT stop_leases bigint[], OUT stop_reasons text[], OUT gone int[]
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 BEGIN
     UPDATE siding.sessions SET heartbeat_at = siding.clock() WHERE session_id = p_session AND ended_at IS NULL;

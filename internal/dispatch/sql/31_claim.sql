@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION siding.claim(
     request_no int, order_id bigint, lease_no bigint, step_id int, queue_id int, attempt int, key text,
     has_attachments boolean, ref text, args jsonb
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -115,7 +115,7 @@ COMMENT ON FUNCTION siding.claim(int, bigint[], uuid[], int[], bigint) IS 'Claim
 -- Of picked orders whose key has several that may start, keeps the first of each key and closes the gates of the others.
 -- Never waits: an order whose stripe or rivals somebody else holds at this moment is given up for now. Returns those given up.
 CREATE OR REPLACE FUNCTION siding.yield_contested(p_ids bigint[]) RETURNS bigint[] LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
     v_order  record;

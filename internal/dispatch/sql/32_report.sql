@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION siding.report(
     p_sessions bigint[], p_orders bigint[], p_leases bigint[], p_outcomes text[], p_exit_codes int[], p_messages text[], p_outputs jsonb[],
     OUT accepted boolean[], OUT codes text[], OUT lines int[]
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_now    timestamptz := siding.clock();

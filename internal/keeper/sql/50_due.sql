@@ -2,7 +2,7 @@
 
 -- Due orders and retries whose time has come.
 CREATE OR REPLACE FUNCTION siding.open_due(p_limit int, OUT opened int, OUT lines int[]) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 BEGIN
     WITH due AS (
@@ -22,7 +22,7 @@ COMMENT ON FUNCTION siding.open_due(int) IS 'Opens the due gate of orders whose 
 
 -- Orders that waited too long for an attachment. One that somebody else holds at this moment is left to the next tick.
 CREATE OR REPLACE FUNCTION siding.expire_waits(p_limit int, OUT expired int, OUT lines int[]) LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
     v_id bigint;
@@ -74,7 +74,7 @@ COMMENT ON FUNCTION siding.expire_pauses() IS 'Ends pauses whose time has come.'
 -- The pause gate of orders of paused workflows. Picks leave them out from the moment of the pause; the gate keeps them out
 -- of the claim index too, and shows.
 CREATE OR REPLACE FUNCTION siding.mark_paused(p_limit int, OUT marked int, OUT lines int[]) LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 BEGIN
     WITH paused AS (
@@ -95,7 +95,7 @@ END $$;
 COMMENT ON FUNCTION siding.mark_paused(int) IS 'Closes the pause gate of candidates whose workflow is paused.';
 
 CREATE OR REPLACE FUNCTION siding.unmark_paused(p_limit int, OUT unmarked int, OUT lines int[]) LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 BEGIN
     WITH found AS (

@@ -36,7 +36,7 @@ COMMENT ON FUNCTION siding.lose_sessions(interval) IS 'Ends silent sessions; the
 
 -- Leases that no heartbeat ever named go back, not counted as an attempt.
 CREATE OR REPLACE FUNCTION siding.return_unacknowledged(p_after interval, OUT returned int, OUT lines int[]) LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
     v_claim record;

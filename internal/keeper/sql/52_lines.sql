@@ -98,7 +98,7 @@ COMMENT ON FUNCTION siding.note_store_read(text, text) IS 'Notes that a store''s
 -- transactions that were under way when number N was the last have ended, and the intake has none left below, no further
 -- order at or below N can come up; whatever becomes ready in another way is marked late and stands in the other index.
 CREATE OR REPLACE FUNCTION siding.raise_floors() RETURNS int LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_tick    siding.keeper_ticks;

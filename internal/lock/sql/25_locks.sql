@@ -26,7 +26,7 @@ COMMENT ON FUNCTION siding.next_lock(bigint, int) IS 'The lock that an order mus
 -- Gives back what an order holds for blocks other than p_keep. Returns the locks, so that the caller lets siding.grant_locks
 -- make the next grants in the same transaction.
 CREATE OR REPLACE FUNCTION siding.release_locks(p_order bigint, p_keep text[]) RETURNS int[] LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
     v_locks int[];
@@ -52,7 +52,7 @@ COMMENT ON FUNCTION siding.fits(int, int, int) IS 'Whether a weight fits on a lo
 
 -- Grants of one lock until nothing more fits. The picked order stays the pick until it fits; nobody passes it.
 CREATE OR REPLACE FUNCTION siding.grant_lock(p_lock int) RETURNS int[] LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
     v_lock   siding.resources;
@@ -154,7 +154,7 @@ COMMENT ON FUNCTION siding.grant_locks(int[]) IS 'Grants at the locks among the 
 
 -- Locks the rows of the locks that some orders hold or stand at, by name, before any key or order is locked.
 CREATE OR REPLACE FUNCTION siding.lock_resources_of(p_orders bigint[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM siding.resources r

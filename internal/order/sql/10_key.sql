@@ -56,7 +56,7 @@ COMMENT ON FUNCTION siding.lock_stripes(bigint[]) IS 'Locks the stripe rows of k
 -- p_after may bound the search for the head: no live order of that key arrived at or before it.
 CREATE OR REPLACE FUNCTION siding.settle_keys(p_hashes bigint[], p_spaces int[], p_keys text[], p_after bigint[] DEFAULT NULL)
 RETURNS int[] LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_lines int[];

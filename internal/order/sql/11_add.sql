@@ -149,7 +149,9 @@ CREATE OR REPLACE FUNCTION siding.add_orders(
     p_person text DEFAULT NULL,
     p_notify boolean DEFAULT true
 ) RETURNS TABLE (ordinal int, order_id bigint, existing boolean, line_id int, needs_intake boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off
+AS $$
 #variable_conflict use_column
 DECLARE
     v_now      timestamptz := siding.clock();
@@ -183,7 +185,7 @@ BEGIN
     WITH given AS (
         SELECT n::int AS n, e, v_ids[n] AS id, v_existing[n] AS existing_id,
                v.version_id, v.ordering, v.key_space_id, v.first_step_id, v.wait_limit AS default_limit,
-               s.line_id, s.class_id, s.lock_path, p.subject_id IS NOT NULL AS paused,
+               s.line_id, s.class_id, s.lock_path, p.subject_id IS NOT NULL AS paused, t.line_id IS NULL AS no_stream,
                coalesce(q.queue_id, 0) AS queue_id, q.queue_id IS NULL AND e ->> 'queue' IS NOT NULL AS no_queue,
                CASE v.ordering
                    WHEN 'strict' THEN '*'
@@ -199,6 +201,7 @@ BEGIN
         LEFT JOIN siding.steps s ON s.step_id = v.first_step_id
         LEFT JOIN siding.queues q ON q.name = e ->> 'queue' AND q.removed_at IS NULL
         LEFT JOIN siding.pauses p ON p.kind = 'workflow' AND p.subject_id = w.workflow_id
+        LEFT JOIN siding.streams t ON (t.line_id, t.class_id, t.queue_id) = (s.line_id, s.class_id, coalesce(q.queue_id, 0))
     ), judged AS (
         SELECT g.*,
                CASE
@@ -232,9 +235,7 @@ BEGIN
                CASE WHEN blocked THEN greatest(v_now, due_at) + wait_limit END,
                siding.key_hash(key_space_id, key), CASE WHEN key IS NOT NULL THEN key_space_id END, key,
                first_step_id, line_id, class_id, queue_id,
-               key IS NOT NULL OR lock_path IS NOT NULL
-                   OR NOT EXISTS (SELECT FROM siding.streams t
-                                  WHERE t.line_id = f.line_id AND t.class_id = f.class_id AND t.queue_id = f.queue_id),
+               key IS NOT NULL OR lock_path IS NOT NULL OR no_stream,
                coalesce(due_at > v_now, false), blocked, key IS NOT NULL, lock_path IS NOT NULL, paused, attachments <> '[]'
         FROM fresh f
         RETURNING orders.id, orders.line_id, orders.intake_closed

@@ -39,7 +39,7 @@ COMMENT ON FUNCTION siding.assign_order(bigint, text, text, text) IS 'Assigns a 
 
 -- The nearest position below (or above) a place, among all orders that may still be picked.
 CREATE OR REPLACE FUNCTION siding.neighbour(p_position bigint, p_id bigint, p_below boolean, p_queue int DEFAULT NULL) RETURNS bigint LANGUAGE sql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
     WITH queues AS (
         SELECT 0 AS queue_id UNION SELECT q.queue_id FROM siding.queues q

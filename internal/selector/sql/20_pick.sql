@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION siding.pick(
     OUT served int[],          -- after each pick the numbers of the listed queues, cardinality(listed) each
     OUT penalty_left int[]
 ) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_resource  siding.resources;
@@ -107,7 +107,7 @@ COMMENT ON FUNCTION siding.pick(int, int, bigint[]) IS 'The next p_n picks of a 
 CREATE OR REPLACE FUNCTION siding.pick_candidates(
     p_line int, p_capacity int, p_n int, p_floor bigint, p_barrier bigint, p_barrier_id bigint, p_paused int[], p_skip bigint[], p_listed int[]
 ) RETURNS TABLE (id bigint, "position" bigint, queue_id int, class_id int, rank int) LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 BEGIN
