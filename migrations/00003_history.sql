@@ -45,7 +45,8 @@ CREATE TABLE siding.outcomes (
     message      text
 ) PARTITION BY RANGE (ended_at);
 CREATE INDEX outcomes_order ON siding.outcomes (order_id);
-CREATE INDEX outcomes_ended ON siding.outcomes (ended_at, order_id);
+-- Orders end about in the order in which they are stored; lists of ended ones go by id.
+CREATE INDEX outcomes_ended ON siding.outcomes USING brin (ended_at);
 COMMENT ON TABLE  siding.outcomes IS 'Ended orders, with their last attempt: one row each.';
 COMMENT ON COLUMN siding.outcomes.order_id IS 'The order.';
 COMMENT ON COLUMN siding.outcomes.ended_at IS 'When it ended.';

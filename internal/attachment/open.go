@@ -111,4 +111,3 @@ func (r *reader) Close() error {
 	r.chunk, r.rest = nil, nil
 	return nil
 }
-

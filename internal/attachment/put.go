@@ -34,7 +34,7 @@ func (a *Attachments) Put(ctx context.Context, id int64, name string, body io.Re
 	if err != nil {
 		return Info{}, err
 	}
-	settled := false
+	ended := false
 	abandon := func() error {
 		// The sender may be gone, and the context with it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
@@ -42,8 +42,8 @@ func (a *Attachments) Put(ctx context.Context, id int64, name string, body io.Re
 		return a.Abandon(ctx, upload.ID)
 	}
 	defer func() {
-		if !settled { // the body panicked
-			_ = abandon() //nolint:errcheck // the panic goes on; the sweeper finds what is left
+		if !ended { // the body panicked
+			_ = abandon() // the panic goes on; the sweeper finds what is left
 		}
 	}()
 	sum, err := a.receive(ctx, &upload, body, length)
@@ -51,7 +51,7 @@ func (a *Attachments) Put(ctx context.Context, id int64, name string, body io.Re
 	if err == nil {
 		info, err = a.settle(ctx, upload, sum)
 	}
-	settled = true
+	ended = true
 	if err != nil {
 		err = fmt.Errorf("put attachment %s of order %d: %w", name, id, err)
 		return Info{}, errors.Join(err, abandon())
@@ -62,8 +62,9 @@ func (a *Attachments) Put(ctx context.Context, id int64, name string, body io.Re
 // receive stores a body chunk by chunk and returns its SHA-256; nil if it was
 // cut because it is longer than expected.
 func (a *Attachments) receive(ctx context.Context, upload *Upload, body io.Reader, length int64) ([]byte, error) {
-	buf := *a.buffers.Get().(*[]byte)
-	defer a.buffers.Put(&buf)
+	chunk := a.buffers.Get().(*[]byte)
+	defer a.buffers.Put(chunk)
+	buf := *chunk
 	sum := sha256.New()
 	for {
 		n, err := fill(body, buf)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/siding-dev/siding/internal/attachment"
 )
 
 // DefaultListen is where the server listens unless told otherwise. It is only
@@ -65,10 +67,6 @@ type Server struct {
 	TLSCert string `mapstructure:"tls_cert"`
 	TLSKey  string `mapstructure:"tls_key"`
 
-	// MaxBody bounds a request's body, uploads of attachments excepted.
-	// Default: 8 MiB.
-	MaxBody Size `mapstructure:"max_body"`
-
 	// ShutdownTimeout is how long requests under way may take to end when the
 	// controller stops. Default: 10s.
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout"`
@@ -109,6 +107,10 @@ type Sessions struct {
 type Attachments struct {
 	// MaxSize is the largest attachment taken. Default: 1 GiB.
 	MaxSize Size `mapstructure:"max_size"`
+
+	// Retention is how long the bytes of ended orders are kept; 0s keeps them
+	// for ever. Default: 30d.
+	Retention time.Duration `mapstructure:"retention"`
 }
 
 // Log says what is logged, to standard error.
@@ -176,10 +178,10 @@ func Default() Config {
 			Schema: "siding", MaxConnections: 20, PreparedStatements: true,
 			StatementTimeout: 10 * time.Second, TransactionTimeout: 30 * time.Second, ConnectTimeout: 5 * time.Second,
 		},
-		Server:      Server{Listen: DefaultListen, MaxBody: 8 << 20, ShutdownTimeout: 10 * time.Second},
+		Server:      Server{Listen: DefaultListen, ShutdownTimeout: 10 * time.Second},
 		Auth:        Auth{Tokens: []Token{}},
 		Sessions:    Sessions{TTL: time.Minute, Heartbeat: 3 * time.Second},
-		Attachments: Attachments{MaxSize: 1 << 30},
+		Attachments: Attachments{MaxSize: 1 << 30, Retention: attachment.DefaultKeepEnded},
 		Log:         Log{Level: "info", Format: "text"},
 		Agent: Agent{
 			URLs: []string{"http://" + DefaultListen}, Processes: 1, OutputCap: 1 << 20,

@@ -75,24 +75,23 @@ func TestFile(t *testing.T) {
 	t.Parallel()
 	got, _, err := Load(Options{usual: []string{write(t, "config.yaml", `
 database: {url: "postgres://db/siding", prepared_statements: false, statement_timeout: 1m30s}
-server: {max_body: 64KiB}
 auth:
   tokens:
     - {name: ci, role: submitter, sha256: aa}
-attachments: {max_size: 4096}
+attachments: {max_size: 4096, retention: 90d}
 sessions: {ttl: 1d}
-agent: {urls: [http://b, http://c]}
+agent: {urls: [http://b, http://c], output_cap: 64KiB}
 `)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Default()
 	want.Database.URL, want.Database.PreparedStatements, want.Database.StatementTimeout = "postgres://db/siding", false, 90*time.Second
-	want.Server.MaxBody = 64 << 10
 	want.Auth.Tokens = []Token{{Name: "ci", Role: "submitter", SHA256: "aa"}}
-	want.Attachments.MaxSize = 4096
+	want.Attachments = Attachments{MaxSize: 4096, Retention: 90 * 24 * time.Hour}
 	want.Sessions.TTL = 24 * time.Hour
 	want.Agent.URLs = []string{"http://b", "http://c"}
+	want.Agent.OutputCap = 64 << 10
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -142,7 +141,7 @@ func TestLoadRefuses(t *testing.T) {
 		"a duration":        {"sessions: {ttl: soon}\n", []string{"sessions.ttl", "soon"}},
 		"without a unit":    {"sessions: {ttl: 60}\n", []string{"sessions.ttl", "60 is not a duration; write it with a unit"}},
 		"negative":          {"sessions: {ttl: -1s}\n", []string{"sessions.ttl", "can't be negative"}},
-		"a size":            {"server: {max_body: big}\n", []string{"server.max_body", `"big" is not a size`}},
+		"a size":            {"agent: {output_cap: big}\n", []string{"agent.output_cap", `"big" is not a size`}},
 		"a number":          {"agent: {processes: many}\n", []string{"agent.processes"}},
 		"two wrong":         {"agent: {processes: many}\nsessions: {ttl: soon}\n", []string{"agent.processes", "sessions.ttl"}},
 		"field of a token":  {"auth: {tokens: [{name: a, role: viewer, hash: x}]}\n", []string{"auth.tokens", "hash"}},
@@ -191,7 +190,7 @@ func TestValidate(t *testing.T) {
 		"no database": {func(c *Config) { c.Database.URL = "" }, []string{"database.url"}},
 		"server": {func(c *Config) {
 			c.Server = Server{Listen: "8420", TLSCert: "x", ShutdownTimeout: -1}
-		}, []string{"server.listen", "server.tls_key", "server.max_body", "server.shutdown_timeout"}},
+		}, []string{"server.listen", "server.tls_key", "server.shutdown_timeout"}},
 		"key without certificate": {func(c *Config) { c.Server.TLSKey = "x" }, []string{"server.tls_cert"}},
 		"tokens": {func(c *Config) {
 			c.Auth.Tokens = []Token{{"", "boss", "xyz"}, {"a", "admin", hash}, {"a", "admin", hash[2:]}}
@@ -204,7 +203,7 @@ func TestValidate(t *testing.T) {
 		}, []string{"auth.dev_loopback"}},
 		"sessions":    {func(c *Config) { c.Sessions = Sessions{TTL: time.Second, Heartbeat: 6 * time.Second} }, []string{"sessions.heartbeat", "sessions.ttl"}},
 		"no heart":    {func(c *Config) { c.Sessions.Heartbeat = 0 }, []string{"sessions.heartbeat"}},
-		"attachments": {func(c *Config) { c.Attachments.MaxSize = 0 }, []string{"attachments.max_size"}},
+		"attachments": {func(c *Config) { c.Attachments = Attachments{Retention: time.Second} }, []string{"attachments.max_size", "attachments.retention"}},
 		"log":         {func(c *Config) { c.Log = Log{"loud", "xml"} }, []string{"log.level", "log.format"}},
 	} {
 		t.Run(name, func(t *testing.T) {

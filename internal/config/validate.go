@@ -37,6 +37,8 @@ func (c Config) Validate() error {
 	p.check(c.Sessions.Heartbeat <= 5*time.Second, "sessions.heartbeat", "%s, must be at most 5s", c.Sessions.Heartbeat)
 	p.check(c.Sessions.TTL >= 2*c.Sessions.Heartbeat, "sessions.ttl", "%s, must be at least twice sessions.heartbeat", c.Sessions.TTL)
 	p.check(c.Attachments.MaxSize > 0, "attachments.max_size", "must be more than 0")
+	p.check(c.Attachments.Retention == 0 || c.Attachments.Retention >= time.Minute, "attachments.retention",
+		"%s, must be 0s or at least 1m", c.Attachments.Retention)
 	c.Log.validate(&p)
 	return errors.Join(p...)
 }
@@ -98,7 +100,6 @@ func (s Server) validate(p *problems) {
 	case s.TLSKey != "" && s.TLSCert == "":
 		p.check(false, "server.tls_cert", "missing, as server.tls_key is given")
 	}
-	p.check(s.MaxBody >= 1024, "server.max_body", "%d bytes, must be at least 1 KiB", s.MaxBody)
 	p.check(s.ShutdownTimeout >= 0, "server.shutdown_timeout", "%s is negative", s.ShutdownTimeout)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/siding-dev/siding/internal/db"
-	"github.com/siding-dev/siding/internal/db/dbtest"
 )
 
 // listen runs a listener whose handlers send "rescan" or the payload.
@@ -71,7 +70,7 @@ const endListeners = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHE
 
 func TestListenerReconnects(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	events := listen(t, db.ListenerConfig{URL: d.Config().URL})
 	expect(t, events, "rescan")
 	notify(t, d, "a", "b")
@@ -86,7 +85,7 @@ func TestListenerReconnects(t *testing.T) {
 
 func TestListenerHearsOnlyItsSchema(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	other := listen(t, db.ListenerConfig{URL: d.Config().URL, Schema: mustSchema(t, "order")})
 	mine := listen(t, db.ListenerConfig{URL: d.Config().URL})
 	expect(t, other, "rescan")
@@ -100,7 +99,7 @@ func TestListenerHearsOnlyItsSchema(t *testing.T) {
 // A silent connection is checked again and again without being lost.
 func TestListenerSurvivesSilence(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	events := listen(t, db.ListenerConfig{URL: d.Config().URL, PingEvery: time.Millisecond})
 	expect(t, events, "rescan")
 	pinged := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '-- ping%' AND pid <> pg_backend_pid()`
@@ -118,7 +117,7 @@ func TestListenerSurvivesSilence(t *testing.T) {
 // A connection whose other end vanished without a word is noticed.
 func TestListenerNoticesHalfOpenConnection(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	p := newProxy(t, d.Config().URL)
 	events := listen(t, db.ListenerConfig{URL: p.url, PingEvery: 20 * time.Millisecond, PingTimeout: 100 * time.Millisecond})
 	expect(t, events, "rescan")

@@ -17,3 +17,16 @@ func mustSchema(t *testing.T, name string) db.Schema {
 	}
 	return s
 }
+
+// open returns a pool on an empty database: the tests of this room need no
+// schema, and no other room to work.
+func open(t *testing.T, config db.Config) *db.DB {
+	t.Helper()
+	config.URL = dbtest.EmptyURL(t)
+	d, err := db.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}

@@ -36,6 +36,9 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s (%s)", r.Message, r.Code)
 }
 
+// RefusalCode returns Code; for those who see it only as an interface.
+func (r *Refusal) RefusalCode() string { return r.Code }
+
 // Unwrap returns the error that the refusal was made of, if any.
 func (r *Refusal) Unwrap() error { return r.cause }
 

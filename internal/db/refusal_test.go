@@ -12,12 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/siding-dev/siding/internal/db"
-	"github.com/siding-dev/siding/internal/db/dbtest"
 )
 
 func TestTxReturnsWhatSQLRefuses(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	err := d.Tx(t.Context(), func(tx pgx.Tx) error {
 		_, err := tx.Exec(t.Context(), `DO $$ BEGIN
 			RAISE EXCEPTION 'queue % is listed', 'Q1' USING ERRCODE = 'SD409', CONSTRAINT = 'queue_in_use',

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/siding-dev/siding/internal/db"
-	"github.com/siding-dev/siding/internal/db/dbtest"
 )
 
 func mustExec(t *testing.T, d *db.DB, statement string) {
@@ -35,7 +34,7 @@ func count(t *testing.T, d *db.DB, query string) (n int) {
 
 func TestTxCommitsOrRollsBack(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	mustExec(t, d, `CREATE TABLE public.t (x int)`)
 	insert := func(then error) error {
 		return d.Tx(t.Context(), func(tx pgx.Tx) error {
@@ -76,7 +75,7 @@ func TestTxCommitsOrRollsBack(t *testing.T) {
 // before the second lock, so the first round is a deadlock for certain.
 func TestTxIsRepeatedAfterADeadlock(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t)
+	d := open(t, db.Config{})
 	mustExec(t, d, `CREATE TABLE public.t (id int PRIMARY KEY, n int NOT NULL); INSERT INTO public.t VALUES (1, 0), (2, 0)`)
 	var runs atomic.Int32
 	var both sync.WaitGroup
@@ -111,7 +110,7 @@ func TestTxIsRepeatedAfterADeadlock(t *testing.T) {
 
 func TestTxRepeats(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t, dbtest.WithConfig(db.Config{MaxAttempts: 3}))
+	d := open(t, db.Config{MaxAttempts: 3})
 	for name, test := range map[string]struct {
 		err  error
 		want int
@@ -167,7 +166,7 @@ func TestTxKeepsItsDeadlines(t *testing.T) {
 	}
 	t.Run("statement", func(t *testing.T) {
 		t.Parallel()
-		d := dbtest.New(t, dbtest.WithConfig(db.Config{StatementTimeout: 50 * time.Millisecond}))
+		d := open(t, db.Config{StatementTimeout: 50 * time.Millisecond})
 		var pg *pgconn.PgError
 		if err := sleep(d); !errors.As(err, &pg) || pg.Code != "57014" {
 			t.Errorf("got %v, want that the server cancels the statement", err)
@@ -178,7 +177,7 @@ func TestTxKeepsItsDeadlines(t *testing.T) {
 	})
 	t.Run("transaction", func(t *testing.T) {
 		t.Parallel()
-		d := dbtest.New(t, dbtest.WithConfig(db.Config{StatementTimeout: time.Hour, TransactionTimeout: 100 * time.Millisecond}))
+		d := open(t, db.Config{StatementTimeout: time.Hour, TransactionTimeout: 100 * time.Millisecond})
 		if err := sleep(d); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want that the client gives up", err)
 		}
@@ -190,7 +189,7 @@ func TestTxKeepsItsDeadlines(t *testing.T) {
 
 func TestReadOnlyConnectionIsClosed(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t, dbtest.WithConfig(db.Config{MaxConns: 1}))
+	d := open(t, db.Config{MaxConns: 1})
 	mustExec(t, d, `CREATE TABLE public.t (x int)`)
 	mustExec(t, d, `SET default_transaction_read_only = on`)
 	_, err := d.Pool.Exec(t.Context(), `INSERT INTO public.t VALUES (1)`)
@@ -204,7 +203,7 @@ func TestReadOnlyConnectionIsClosed(t *testing.T) {
 
 func TestTxWithoutPreparedStatements(t *testing.T) {
 	t.Parallel()
-	d := dbtest.New(t, dbtest.WithConfig(db.Config{PreparedStatements: false, MaxConns: 1}))
+	d := open(t, db.Config{PreparedStatements: false, MaxConns: 1})
 	err := d.Tx(t.Context(), func(tx pgx.Tx) error {
 		var sum int
 		return tx.QueryRow(t.Context(), `SELECT $1::int + cardinality($2::text[])`, 40, []string{"a", "b"}).Scan(&sum)

@@ -89,6 +89,9 @@ func (e *Errors) Code() string {
 	return e.Problems[0].Code
 }
 
+// RefusalCode is Code, as a refusal of the database's room has it too.
+func (e *Errors) RefusalCode() string { return e.Code() }
+
 // asError sorts the problems and cuts them to a number that can still be read;
 // nil if there are none.
 func asError(problems []Problem) error {

@@ -201,24 +201,23 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 		lease          protocol.Lease
 		step, queue    int32
 		hasAttachments bool
+		addedAt        time.Time
 	}
 	var rows []claimed
 	err := x.db.Tx(ctx, func(tx pgx.Tx) error {
 		rows = rows[:0]
 		found, err := tx.Query(ctx, x.db.SQL(`
-			SELECT request_no, order_id, lease_no, step_id, queue_id, attempt, coalesce(key, ''), has_attachments, coalesce(ref, ''), args
+			SELECT request_no, order_id, lease_no, step_id, queue_id, attempt, coalesce(key, ''), has_attachments, added_at
 			FROM siding.claim($1, $2, $3, $4, $5)`), l.agent, sessions, requests, slots, l.leaseFloor)
 		if err != nil {
 			return err
 		}
 		for found.Next() {
 			var c claimed
-			var args []byte
 			if err := found.Scan(&c.call, &c.lease.Order, &c.lease.Lease, &c.step, &c.queue, &c.lease.Attempt, &c.lease.Key,
-				&c.hasAttachments, &c.lease.Ref, &args); err != nil {
+				&c.hasAttachments, &c.addedAt); err != nil {
 				return err
 			}
-			c.lease.Args = json.RawMessage(args)
 			rows = append(rows, c)
 		}
 		return found.Err()
@@ -228,8 +227,17 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 	}
 	answers := make([][]protocol.Lease, n)
 	var withAttachments []*protocol.Lease
+	byOrder := make(map[int64]*protocol.Lease, len(rows))
+	var first, last time.Time
 	for i := range rows {
 		c := &rows[i]
+		byOrder[c.lease.Order] = &c.lease
+		if i == 0 || c.addedAt.Before(first) {
+			first = c.addedAt
+		}
+		if c.addedAt.After(last) {
+			last = c.addedAt
+		}
 		step, err := x.names.step(ctx, c.step)
 		if err != nil {
 			return nil, 0, err
@@ -241,6 +249,9 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 		if c.hasAttachments {
 			withAttachments = append(withAttachments, &c.lease)
 		}
+	}
+	if err := x.addInputs(ctx, byOrder, first, last); err != nil {
+		return nil, 0, err
 	}
 	if err := x.addAttachments(ctx, withAttachments); err != nil {
 		return nil, 0, err
@@ -268,6 +279,33 @@ func (l *line) raiseLeaseFloor(ctx context.Context) {
 	if err == nil && lowest != nil {
 		l.leaseFloor = *lowest
 	}
+}
+
+// addInputs fills in what was added with the orders.
+func (x *Dispatch) addInputs(ctx context.Context, leases map[int64]*protocol.Lease, first, last time.Time) error {
+	if len(leases) == 0 {
+		return nil
+	}
+	ids := make([]int64, 0, len(leases))
+	for id := range leases {
+		ids = append(ids, id)
+	}
+	rows, err := x.db.Pool.Query(ctx, x.db.SQL(`SELECT order_id, coalesce(ref, ''), args FROM siding.inputs_of($1, $2, $3)`), ids, first, last)
+	if err != nil {
+		return fmt.Errorf("read inputs: %w", err)
+	}
+	var id int64
+	var ref string
+	var args []byte
+	_, err = pgx.ForEachRow(rows, []any{&id, &ref, &args}, func() error {
+		leases[id].Ref, leases[id].Args = ref, json.RawMessage(args)
+		args = nil
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read inputs: %w", err)
+	}
+	return nil
 }
 
 // addAttachments fills in the attachments of leases that have some.

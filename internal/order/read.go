@@ -152,9 +152,8 @@ const readOrders = `
 	       CASE WHEN $2 THEN i.args END,
 	       CASE WHEN $2 AND o.has_attachments THEN (
 	           SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
-	                      'name', f.name, 'state', f.state, 'size', coalesce(f.size, u.received), 'problem', f.problem, 'late', f.late)) ORDER BY f.name)
+	                      'name', f.name, 'state', f.state, 'size', f.size, 'problem', f.problem, 'late', f.late)) ORDER BY f.name)
 	           FROM siding.attachments f
-	           LEFT JOIN LATERAL (SELECT max(u.received) AS received FROM siding.uploads u WHERE u.attachment_id = f.attachment_id) u ON true
 	           WHERE f.order_id = o.id) END,
 	       CASE WHEN $2 AND o.ended_at IS NULL THEN (
 	           SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object('lock', k.name, 'weight', g.weight, 'granted_at', g.granted_at)) ORDER BY k.name)

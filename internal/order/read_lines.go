@@ -66,3 +66,19 @@ func (o *Orders) Pauses(ctx context.Context) ([]PauseEntry, error) {
 	}
 	return pauses, nil
 }
+
+// Instant reads a time as orders state their due time: an instant of RFC 3339,
+// or a duration from the database's now. It refuses with invalid_pause.
+func (o *Orders) Instant(ctx context.Context, text string) (time.Time, error) {
+	var at *time.Time
+	err := o.db.Pool.QueryRow(ctx, o.db.SQL(`SELECT siding.due_time($1, siding.clock())`), text).Scan(&at)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read time: %w", err)
+	}
+	if at == nil {
+		r := db.Refuse("invalid_pause", 422, "%q is neither an instant (RFC 3339) nor a duration from now", text)
+		r.Hint = `For example "2030-01-31T08:00:00Z" or "15m".`
+		return time.Time{}, r
+	}
+	return *at, nil
+}

@@ -209,14 +209,16 @@ type Agents interface {
 	// lost agent has all of them free, since it is back at its next claim.
 	FreeProcesses(ctx context.Context, agent string) (int, error)
 	// Claim asks for up to that many orders, of the agent's own line and of its
-	// clusters' lines, and doesn't wait. A lost agent comes back with a new
-	// session first.
+	// clusters' lines, and doesn't wait. A lost agent comes back first, with a new
+	// session that names the old one, whose attempts end as lost.
 	Claim(ctx context.Context, agent string, slots int) ([]Start, error)
 	// Finish, Fail and TimeOut end the running attempt of the order.
 	Finish(ctx context.Context, order string) error
 	Fail(ctx context.Context, order string) error
 	TimeOut(ctx context.Context, order string) error
-	// Lose makes the agent's session lost now; its attempts end as lost.
+	// Lose makes the agent silent: it sends no heartbeats from now on. Its
+	// session is lost, and its attempts with it, when an advance brings it to 60 s
+	// without one, or when the agent comes back.
 	Lose(ctx context.Context, agent string) error
 	// SetLineMode records a person's mode of an agent's or cluster's line:
 	// strict, pass or auto.
@@ -286,8 +288,8 @@ type Observer interface {
 	Running(ctx context.Context) ([]string, error)
 	// Attempts counts the attempts of the order's current step.
 	Attempts(ctx context.Context, order string) (int, error)
-	// ReadyWait is the time between ready and started of the order's last start;
-	// started is false if it never did.
+	// ReadyWait is the time from ready to started that the order recorded at its
+	// first start; started is false if it never did.
 	ReadyWait(ctx context.Context, order string) (wait time.Duration, started bool, err error)
 	// Forecast returns the next picks of a lock or an agent, at most max, if each
 	// were to end at once and nothing else happened.

@@ -11,10 +11,14 @@ import (
 	"github.com/siding-dev/siding/internal/attachment"
 	"github.com/siding-dev/siding/internal/db"
 	"github.com/siding-dev/siding/internal/dispatch"
+	"github.com/siding-dev/siding/internal/forecast"
 	"github.com/siding-dev/siding/internal/keeper"
 	"github.com/siding-dev/siding/internal/lock"
 	"github.com/siding-dev/siding/internal/order"
+	"github.com/siding-dev/siding/internal/queue"
+	"github.com/siding-dev/siding/internal/report"
 	"github.com/siding-dev/siding/internal/selector"
+	"github.com/siding-dev/siding/internal/why"
 )
 
 //go:embed sql/*.sql
@@ -33,6 +37,10 @@ func Routines() ([]db.Routines, error) {
 		{"dispatch", dispatch.Routines},
 		{"attachment", attachment.Routines},
 		{"keeper", keeper.Routines},
+		{"why", why.Routines},
+		{"queue", queue.Routines},
+		{"report", report.Routines},
+		{"forecast", forecast.Routines},
 	}
 	routines := make([]db.Routines, 0, len(rooms))
 	for _, room := range rooms {

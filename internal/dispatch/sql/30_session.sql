@@ -66,22 +66,26 @@ CREATE OR REPLACE FUNCTION siding.heartbeat(
     p_session bigint, p_orders bigint[], p_leases bigint[],
     OUT alive boolean, OUT stop_orders bigint[], OUT stop_leases bigint[], OUT stop_reasons text[], OUT gone int[]
 ) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
 AS $$
+DECLARE
+    v_new bigint[];
 BEGIN
     UPDATE siding.sessions SET heartbeat_at = siding.clock() WHERE session_id = p_session AND ended_at IS NULL;
     alive := FOUND;
     IF NOT alive THEN
         RETURN;
     END IF;
-    UPDATE siding.orders o SET acknowledged = true
-    FROM unnest(p_orders, p_leases) AS h (order_id, lease_no)
-    WHERE o.id = h.order_id AND o.lease_no = h.lease_no AND o.session_id = p_session AND o.state = 'running' AND NOT o.acknowledged;
-
-    SELECT array_agg(h.n::int) INTO gone
+    SELECT array_agg(h.n::int) FILTER (WHERE o.id IS NULL), array_agg(h.order_id ORDER BY h.order_id) FILTER (WHERE NOT o.acknowledged)
+    INTO gone, v_new
     FROM unnest(p_orders, p_leases) WITH ORDINALITY AS h (order_id, lease_no, n)
-    WHERE NOT EXISTS (SELECT FROM siding.orders o
-                      WHERE o.id = h.order_id AND o.lease_no = h.lease_no AND o.session_id = p_session AND o.state = 'running');
+    LEFT JOIN LATERAL (
+        SELECT o.id, o.acknowledged FROM siding.orders o
+        WHERE o.id = h.order_id AND (o.lease_no = h.lease_no AND o.session_id = p_session AND o.state = 'running') IS TRUE OFFSET 0) o ON true;
+    IF v_new IS NOT NULL THEN
+        UPDATE siding.orders o SET acknowledged = true
+        WHERE o.id = ANY (v_new) AND (o.session_id = p_session AND o.state = 'running') IS TRUE;
+    END IF;
 
     SELECT array_agg(o.id), array_agg(o.lease_no), array_agg(CASE o.stop WHEN 'cancel' THEN 'cancel' ELSE 'suspend' END)
     INTO stop_orders, stop_leases, stop_reasons

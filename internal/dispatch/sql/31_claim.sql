@@ -1,6 +1,9 @@
 -- Claims for waiting sessions of one agent, in one transaction. Row locks in the documented order: sessions, resource,
 -- job limits, then (only for contested keys, and without waiting) key stripes, orders.
 --
+-- What was added with the orders never changes and is read by the caller afterwards, when the resource's row is free again
+-- (dispatch/sql/33_inputs.sql).
+--
 -- p_lease_floor: no running lease of this agent is below it (lease numbers grow, and are drawn under the agent's row lock,
 -- so that what was the lowest running one stays a bound for ever); the count of what runs starts there, behind dead
 -- index entries.
@@ -8,7 +11,7 @@ CREATE OR REPLACE FUNCTION siding.claim(
     p_agent int, p_sessions bigint[], p_requests uuid[], p_slots int[], p_lease_floor bigint DEFAULT 0
 ) RETURNS TABLE (
     request_no int, order_id bigint, lease_no bigint, step_id int, queue_id int, attempt int, key text,
-    has_attachments boolean, ref text, args jsonb
+    has_attachments boolean, added_at timestamptz
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
@@ -22,6 +25,7 @@ DECLARE
     v_running  int;
     v_limit    int;
     v_pick     record;
+    v_ids      bigint[];
     v_leases   bigint[];
     v_skip     bigint[] := '{}';
     v_contested bigint[];
@@ -48,17 +52,17 @@ BEGIN
           WHERE EXISTS (SELECT FROM siding.claims c WHERE c.session_id = x.session_id AND c.request_id = x.request_id)) r;
     IF v_old IS NOT NULL THEN
         RETURN QUERY
-        SELECT n::int, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt::int, o.key, o.has_attachments, i.ref, i.args
+        SELECT n::int, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt::int, o.key, o.has_attachments, o.added_at
         FROM unnest(p_sessions, p_requests) WITH ORDINALITY AS x (session_id, request_id, n)
         JOIN siding.claims c ON c.session_id = x.session_id AND c.request_id = x.request_id
         CROSS JOIN LATERAL unnest(c.order_ids, c.lease_nos) AS l (id, lease_no)
-        JOIN siding.orders o ON o.id = l.id AND o.lease_no = l.lease_no AND o.state = 'running'
-        JOIN siding.inputs i ON i.order_id = o.id AND i.added_at = o.added_at
+        CROSS JOIN LATERAL (SELECT o.* FROM siding.orders o
+                            WHERE o.id = l.id AND (o.lease_no = l.lease_no AND o.state = 'running') IS TRUE OFFSET 0) o
         ORDER BY o.lease_no;
     END IF;
 
     -- Free processes are given out one each in turn.
-    SELECT array_agg(n ORDER BY turn, n) INTO v_owners
+    SELECT array_agg(n::int ORDER BY turn, n) INTO v_owners
     FROM unnest(p_sessions, p_slots) WITH ORDINALITY AS x (session_id, slots, n)
     CROSS JOIN LATERAL generate_series(1, x.slots) AS turn
     WHERE x.session_id = ANY (v_live) AND (v_old IS NULL OR n <> ALL (v_old));
@@ -86,28 +90,31 @@ BEGIN
         v_skip := v_skip || v_contested;
     END LOOP;
 
+    -- Lease numbers follow the picks.
     SELECT array_agg(nextval('siding.lease_numbers')) INTO v_leases FROM generate_series(1, v_n);
     PERFORM siding.book(p_agent, v_pick.ids, v_leases, v_pick.queue_ids, v_pick.waived, v_pick.listed, v_pick.served, v_pick.penalty_left);
 
+    INSERT INTO siding.claims (session_id, request_id, claimed_at, order_ids, lease_nos)
+    SELECT p_sessions[p.request_no], p_requests[p.request_no], v_now,
+           array_agg(p.id ORDER BY p.lease_no), array_agg(p.lease_no ORDER BY p.lease_no)
+    FROM unnest(v_pick.ids, v_leases, v_owners[1:v_n]) AS p (id, lease_no, request_no)
+    GROUP BY p.request_no;
+
+    SELECT array_agg(p.id ORDER BY p.id), array_agg(p.lease_no ORDER BY p.id), array_agg(p.request_no ORDER BY p.id)
+    INTO v_ids, v_leases, v_owners
+    FROM unnest(v_pick.ids, v_leases, v_owners[1:v_n]) AS p (id, lease_no, request_no);
+
     RETURN QUERY
-    WITH picked AS (
-        SELECT p.id, p.lease_no, v_owners[p.n] AS request_no
-        FROM unnest(v_pick.ids, v_leases) WITH ORDINALITY AS p (id, lease_no, n)
-    ), started AS (
+    WITH started AS (
         UPDATE siding.orders o
-        SET state = 'running', session_id = p_sessions[p.request_no], agent_id = p_agent, lease_no = p.lease_no, leased_at = v_now,
+        SET state = 'running', session_id = p_sessions[v_owners[width_bucket(o.id, v_ids)]], agent_id = p_agent,
+            lease_no = v_leases[width_bucket(o.id, v_ids)], leased_at = v_now,
             started_at = coalesce(o.started_at, v_now), attempt = o.attempt + 1, acknowledged = false
-        FROM picked p
-        WHERE o.id = p.id
-        RETURNING p.request_no, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt, o.key, o.has_attachments, o.added_at
-    ), answered AS (
-        INSERT INTO siding.claims (session_id, request_id, claimed_at, order_ids, lease_nos)
-        SELECT p_sessions[p.request_no], p_requests[p.request_no], v_now,
-               array_agg(p.id ORDER BY p.lease_no), array_agg(p.lease_no ORDER BY p.lease_no)
-        FROM picked p GROUP BY p.request_no
+        WHERE o.id = ANY (v_ids)
+        RETURNING o.id, o.lease_no, o.step_id, o.queue_id, o.attempt, o.key, o.has_attachments, o.added_at
     )
-    SELECT s.request_no::int, s.id, s.lease_no, s.step_id, s.queue_id, s.attempt::int, s.key, s.has_attachments, i.ref, i.args
-    FROM started s JOIN siding.inputs i ON i.order_id = s.id AND i.added_at = s.added_at
+    SELECT v_owners[width_bucket(s.id, v_ids)], s.id, s.lease_no, s.step_id, s.queue_id, s.attempt::int, s.key, s.has_attachments, s.added_at
+    FROM started s
     ORDER BY s.lease_no;
 END $$;
 COMMENT ON FUNCTION siding.claim(int, bigint[], uuid[], int[], bigint) IS 'Claims orders for sessions of an agent; a repeated request id gets its first answer.';

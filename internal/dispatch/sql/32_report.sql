@@ -1,6 +1,8 @@
 -- Reports of many attempts in one transaction. What is usual, success, goes through two set statements; the rest one by
 -- one, each in a sub-transaction of its own, so that one bad row is set aside with its reason and the rest goes on.
 --
+-- p_orders is sorted, so that rows are locked in the order of their ids and width_bucket finds a row's report.
+--
 -- A lease is checked by order, session and lease number: a stale report changes nothing, whatever the state or the attempt.
 CREATE OR REPLACE FUNCTION siding.report(
     p_sessions bigint[], p_orders bigint[], p_leases bigint[], p_outcomes text[], p_exit_codes int[], p_messages text[], p_outputs jsonb[],
@@ -17,43 +19,52 @@ DECLARE
     v_after  bigint[];
     v_done   int[];
     v_some   int[];
+    v_moving bigint[];
     v_touched int[];
+    v_exit_codes int[];
+    v_messages text[];
+    v_outputs jsonb[];
 BEGIN
     accepted := array_fill(false, ARRAY[v_total]);
     codes := array_fill(NULL::text, ARRAY[v_total]);
     lines := '{}';
 
-    IF EXISTS (SELECT FROM siding.grants) THEN
+    IF EXISTS (SELECT FROM siding.lock_needs) THEN
         PERFORM siding.lock_resources_of(p_orders);
     END IF;
-    SELECT array_agg(key_hash) INTO v_hashes FROM siding.orders WHERE id = ANY (p_orders) AND key_hash IS NOT NULL;
+    SELECT array_agg(key_hash) INTO v_hashes FROM siding.orders WHERE id = ANY (p_orders) AND (key_hash IS NOT NULL) IS TRUE;
     IF v_hashes IS NOT NULL THEN
         PERFORM siding.lock_stripes(v_hashes);
     END IF;
 
+    -- Arrays with nothing in them are left out: finding an element of one with nulls walks it.
+    v_exit_codes := CASE WHEN cardinality(array_remove(p_exit_codes, NULL)) > 0 THEN p_exit_codes END;
+    v_messages := CASE WHEN cardinality(array_remove(p_messages, NULL)) > 0 THEN p_messages END;
+    v_outputs := CASE WHEN cardinality(array_remove(p_outputs, NULL)) > 0 THEN p_outputs END;
+
     -- Succeeded at the last step: the order ends.
-    WITH reported AS (
-        SELECT * FROM unnest(p_sessions, p_orders, p_leases, p_outcomes, p_exit_codes, p_messages, p_outputs)
-            WITH ORDINALITY AS r (session_id, order_id, lease_no, outcome, exit_code, message, outputs, n)
-    ), ended AS (
-        DELETE FROM siding.orders o USING reported r, siding.steps s
-        WHERE o.id = r.order_id AND o.lease_no = r.lease_no AND o.session_id = r.session_id AND o.state = 'running'
-          AND r.outcome = 'succeeded' AND o.stop IS NULL
-          AND s.step_id = o.step_id AND s.next_step_id IS NULL AND s.lock_path IS NULL
-        RETURNING o.*, r.n, r.exit_code, r.message, r.outputs
+    WITH ended AS (
+        DELETE FROM siding.orders o
+        WHERE o.id = ANY (p_orders)
+          AND (o.state = 'running' AND o.stop IS NULL
+               AND o.lease_no = p_leases[width_bucket(o.id, p_orders)]
+               AND o.session_id = p_sessions[width_bucket(o.id, p_orders)]
+               AND p_outcomes[width_bucket(o.id, p_orders)] = 'succeeded'
+               AND (SELECT s.next_step_id IS NULL AND s.lock_path IS NULL FROM siding.steps s WHERE s.step_id = o.step_id)) IS TRUE
+        RETURNING o.*, width_bucket(o.id, p_orders) AS n
     ), outcome AS (
         INSERT INTO siding.outcomes (order_id, ended_at, added_at, ready_at, started_at, leased_at, position, lease_no, session_id,
                                      key_arrival, step_id, line_id, queue_id, agent_id, key_space_id, state, attempt, released,
                                      has_attachments, exit_code, key, message)
         SELECT id, v_now, added_at, ready_at, started_at, leased_at, position, lease_no, session_id,
                key_arrival, step_id, line_id, queue_id, agent_id, key_space_id, 'finished', attempt, released,
-               has_attachments, exit_code, key, message
+               has_attachments, v_exit_codes[n], key, v_messages[n]
         FROM ended
     ), output AS (
         INSERT INTO siding.step_outputs (order_id, lease_no, ended_at, step_id, outputs)
-        SELECT id, lease_no, v_now, step_id, outputs FROM ended WHERE outputs IS NOT NULL
+        SELECT id, lease_no, v_now, step_id, v_outputs[n] FROM ended WHERE v_outputs[n] IS NOT NULL
     )
-    SELECT array_agg(n::int), array_agg(DISTINCT line_id),
+    SELECT array_agg(n), array_agg(DISTINCT line_id),
            array_agg(key_hash) FILTER (WHERE key_hash IS NOT NULL), array_agg(key_space_id) FILTER (WHERE key_hash IS NOT NULL),
            array_agg(key) FILTER (WHERE key_hash IS NOT NULL),
            array_agg(CASE WHEN released OR key_contested THEN 0 ELSE key_arrival END) FILTER (WHERE key_hash IS NOT NULL)
@@ -66,38 +77,52 @@ BEGIN
         END IF;
     END IF;
 
-    -- Succeeded with a step to follow: it goes on there, at its position.
+    -- Succeeded with a step to follow: it goes on there, at its position. The runs are written first, from the rows as they
+    -- are; then the rows are moved.
     IF v_total > coalesce(cardinality(v_done), 0) THEN
-        WITH reported AS (
-            SELECT * FROM unnest(p_sessions, p_orders, p_leases, p_outcomes, p_exit_codes, p_messages, p_outputs)
-                WITH ORDINALITY AS r (session_id, order_id, lease_no, outcome, exit_code, message, outputs, n)
-        ), moved AS (
-            UPDATE siding.orders o
-            SET state = 'waiting', step_id = t.step_id, line_id = t.line_id, class_id = t.class_id, attempt = 0, late = true,
-                session_id = NULL, agent_id = NULL, lease_no = NULL, leased_at = NULL, acknowledged = false
-            FROM reported r, siding.steps s, siding.steps t
-            WHERE o.id = r.order_id AND o.lease_no = r.lease_no AND o.session_id = r.session_id AND o.state = 'running'
-              AND r.outcome = 'succeeded' AND o.stop IS NULL
-              AND s.step_id = o.step_id AND t.step_id = s.next_step_id AND s.lock_path IS NOT DISTINCT FROM t.lock_path
-            RETURNING r.n, o.id, o.added_at, o.line_id, o.class_id, o.queue_id, s.step_id AS old_step_id, s.line_id AS old_line_id,
-                      r.session_id, r.lease_no, r.exit_code, r.message, r.outputs
+        WITH moving AS (
+            SELECT o.id, o.lease_no, o.leased_at, o.session_id, o.step_id, o.line_id, o.agent_id, o.attempt,
+                   width_bucket(o.id, p_orders) AS n
+            FROM siding.orders o
+            WHERE o.id = ANY (p_orders)
+              AND (o.state = 'running' AND o.stop IS NULL
+                   AND o.lease_no = p_leases[width_bucket(o.id, p_orders)]
+                   AND o.session_id = p_sessions[width_bucket(o.id, p_orders)]
+                   AND p_outcomes[width_bucket(o.id, p_orders)] = 'succeeded'
+                   AND (SELECT s.lock_path IS NOT DISTINCT FROM t.lock_path
+                        FROM siding.steps s JOIN siding.steps t ON t.step_id = s.next_step_id WHERE s.step_id = o.step_id)) IS TRUE
+            ORDER BY o.id FOR UPDATE
         ), run AS (
-            -- The attempt's start is in the claim; the row of orders has let go of it.
             INSERT INTO siding.runs (order_id, lease_no, ended_at, started_at, session_id, step_id, agent_id, attempt, outcome, exit_code, message)
-            SELECT m.id, m.lease_no, v_now, was.leased_at, m.session_id, m.old_step_id, was.agent_id, was.attempt, 'succeeded', m.exit_code, m.message
-            FROM moved m JOIN siding.orders was ON was.id = m.id
+            SELECT id, lease_no, v_now, leased_at, session_id, step_id, agent_id, attempt, 'succeeded', v_exit_codes[n], v_messages[n]
+            FROM moving
         ), output AS (
             INSERT INTO siding.step_outputs (order_id, lease_no, ended_at, step_id, outputs)
-            SELECT id, lease_no, v_now, old_step_id, outputs FROM moved WHERE outputs IS NOT NULL
+            SELECT id, lease_no, v_now, step_id, v_outputs[n] FROM moving WHERE v_outputs[n] IS NOT NULL
+        )
+        SELECT array_agg(n ORDER BY id), array_agg(id ORDER BY id), array_agg(DISTINCT line_id)
+        INTO v_some, v_moving, v_touched FROM moving;
+    END IF;
+    IF v_moving IS NOT NULL THEN
+        v_done := v_done || v_some;
+        lines := lines || v_touched;
+        WITH moved AS (
+            UPDATE siding.orders o
+            SET (state, step_id, line_id, class_id) = (
+                    SELECT 'waiting'::siding.order_state, t.step_id, t.line_id, t.class_id
+                    FROM siding.steps s JOIN siding.steps t ON t.step_id = s.next_step_id WHERE s.step_id = o.step_id),
+                attempt = 0, late = true, due_at = NULL,
+                session_id = NULL, agent_id = NULL, lease_no = NULL, leased_at = NULL, acknowledged = false
+            WHERE o.id = ANY (v_moving)
+            RETURNING o.line_id, o.class_id, o.queue_id
         ), stream AS (
             INSERT INTO siding.streams (line_id, class_id, queue_id)
             SELECT DISTINCT line_id, class_id, queue_id FROM moved m
             WHERE NOT EXISTS (SELECT FROM siding.streams x WHERE (x.line_id, x.class_id, x.queue_id) = (m.line_id, m.class_id, m.queue_id))
             ON CONFLICT DO NOTHING
         )
-        SELECT array_agg(n::int), array_agg(DISTINCT line_id) || array_agg(DISTINCT old_line_id) INTO v_some, v_touched FROM moved;
-        v_done := v_done || v_some;
-        lines := lines || coalesce(v_touched, '{}');
+        SELECT array_agg(DISTINCT line_id) INTO v_touched FROM moved;
+        lines := lines || v_touched;
     END IF;
 
     IF coalesce(cardinality(v_done), 0) = v_total THEN

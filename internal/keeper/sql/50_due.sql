@@ -2,17 +2,19 @@
 
 -- Due orders and retries whose time has come.
 CREATE OR REPLACE FUNCTION siding.open_due(p_limit int, OUT opened int, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
 AS $$
+DECLARE
+    v_ids bigint[];
 BEGIN
-    WITH due AS (
+    SELECT array_agg(id) INTO v_ids FROM (
         SELECT id FROM siding.orders
         WHERE state = 'waiting' AND due_closed AND due_at <= siding.clock()
-        ORDER BY due_at LIMIT p_limit FOR UPDATE SKIP LOCKED
-    ), changed AS (
+        ORDER BY due_at LIMIT p_limit FOR UPDATE SKIP LOCKED) due;
+    WITH changed AS (
         UPDATE siding.orders o
         SET due_closed = false, late = true, ready_at = CASE WHEN o.started_at IS NULL THEN o.due_at ELSE o.ready_at END
-        FROM due WHERE o.id = due.id
+        WHERE o.id = ANY (v_ids)
         RETURNING o.line_id
     )
     SELECT count(*), coalesce(array_agg(DISTINCT line_id), '{}') INTO opened, lines FROM changed;
@@ -76,19 +78,21 @@ COMMENT ON FUNCTION siding.expire_pauses() IS 'Ends pauses whose time has come.'
 CREATE OR REPLACE FUNCTION siding.mark_paused(p_limit int, OUT marked int, OUT lines int[]) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off
 AS $$
+DECLARE
+    v_ids bigint[];
 BEGIN
     WITH paused AS (
         SELECT s.step_id, s.line_id FROM siding.pauses p
         JOIN siding.workflow_versions v ON v.workflow_id = p.subject_id JOIN siding.steps s ON s.version_id = v.version_id
         WHERE p.kind = 'workflow'
-    ), found AS (
+    )
+    SELECT array_agg(id) INTO v_ids FROM (
         SELECT o.id FROM siding.orders o
         WHERE EXISTS (SELECT FROM siding.pauses WHERE kind = 'workflow')
           AND o.candidate AND o.line_id IN (SELECT x.line_id FROM siding.streams x)
           AND o.step_id IN (SELECT step_id FROM paused)
-        LIMIT p_limit FOR UPDATE SKIP LOCKED
-    )
-    UPDATE siding.orders o SET pause_closed = true, late = true FROM found WHERE o.id = found.id;
+        LIMIT p_limit FOR UPDATE SKIP LOCKED) found;
+    UPDATE siding.orders o SET pause_closed = true, late = true WHERE o.id = ANY (v_ids);
     GET DIAGNOSTICS marked = ROW_COUNT;
     lines := '{}';
 END $$;
@@ -97,18 +101,20 @@ COMMENT ON FUNCTION siding.mark_paused(int) IS 'Closes the pause gate of candida
 CREATE OR REPLACE FUNCTION siding.unmark_paused(p_limit int, OUT unmarked int, OUT lines int[]) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off
 AS $$
+DECLARE
+    v_ids bigint[];
 BEGIN
-    WITH found AS (
+    SELECT array_agg(id) INTO v_ids FROM (
         SELECT o.id FROM siding.orders o
         WHERE o.pause_closed AND NOT EXISTS (
             SELECT FROM siding.steps s JOIN siding.workflow_versions v ON v.version_id = s.version_id
             JOIN siding.pauses p ON p.kind = 'workflow' AND p.subject_id = v.workflow_id
             WHERE s.step_id = o.step_id)
-        LIMIT p_limit FOR UPDATE SKIP LOCKED
-    ), changed AS (
+        LIMIT p_limit FOR UPDATE SKIP LOCKED) found;
+    WITH changed AS (
         UPDATE siding.orders o SET pause_closed = false, late = true,
                ready_at = CASE WHEN o.started_at IS NULL THEN siding.clock() ELSE o.ready_at END
-        FROM found WHERE o.id = found.id RETURNING o.line_id
+        WHERE o.id = ANY (v_ids) RETURNING o.line_id
     )
     SELECT count(*), coalesce(array_agg(DISTINCT line_id), '{}') INTO unmarked, lines FROM changed;
     lines := siding.grant_locks(lines);

@@ -54,8 +54,11 @@ BEGIN
         PERFORM siding.lock_stripes(ARRAY(SELECT key_hash FROM siding.orders WHERE id = ANY (v_claim.order_ids)));
         FOR v_lease IN
             SELECT o.id, o.lease_no FROM unnest(v_claim.order_ids, v_claim.lease_nos) AS l (id, lease_no)
-            JOIN siding.orders o ON o.id = l.id AND o.lease_no = l.lease_no AND o.session_id = v_claim.session_id
-            WHERE o.state = 'running' AND NOT o.acknowledged ORDER BY o.id
+            CROSS JOIN LATERAL (
+                SELECT o.* FROM siding.orders o
+                WHERE o.id = l.id AND (o.lease_no = l.lease_no AND o.session_id = v_claim.session_id AND o.state = 'running'
+                                       AND NOT o.acknowledged) IS TRUE OFFSET 0) o
+            ORDER BY o.id
         LOOP
             v_lines := siding.end_attempt(v_lease.id, v_lease.lease_no, v_claim.session_id, 'handed_back', NULL, 'never acknowledged', NULL);
             IF v_lines IS NOT NULL THEN

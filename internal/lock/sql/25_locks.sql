@@ -50,57 +50,81 @@ CREATE OR REPLACE FUNCTION siding.fits(p_lock int, p_capacity int, p_weight int)
 $$;
 COMMENT ON FUNCTION siding.fits(int, int, int) IS 'Whether a weight fits on a lock now.';
 
--- Grants of one lock until nothing more fits. The picked order stays the pick until it fits; nobody passes it.
-CREATE OR REPLACE FUNCTION siding.grant_lock(p_lock int) RETURNS int[] LANGUAGE plpgsql
+-- One grant of a lock, by the rule; null if nothing can be granted now. The picked order stays the pick until it fits; nobody
+-- passes it. The caller holds the lock's row.
+CREATE OR REPLACE FUNCTION siding.grant_next(p_lock int, OUT order_id bigint, OUT lines int[]) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
-    v_lock   siding.resources;
-    v_pick   record;
-    v_need   record;
-    v_order  siding.orders;
-    v_lines  int[] := '{}';
+    v_lock  siding.resources;
+    v_pick  record;
+    v_need  record;
+    v_order siding.orders;
 BEGIN
-    SELECT * INTO v_lock FROM siding.resources WHERE resource_id = p_lock AND kind = 'lock' FOR UPDATE;
-    IF NOT FOUND OR v_lock.removed_at IS NOT NULL OR v_lock.capacity = 0
+    SELECT * INTO v_lock FROM siding.resources WHERE resource_id = p_lock;
+    IF v_lock.removed_at IS NOT NULL OR v_lock.capacity = 0
        OR EXISTS (SELECT FROM siding.pauses WHERE kind = 'lock' AND subject_id = p_lock) THEN
-        RETURN v_lines;
+        RETURN;
     END IF;
-    LOOP
-        IF v_lock.pick_order_id IS NOT NULL THEN
-            -- The stored pick holds while its order is in this line with every other gate open and could fit.
-            SELECT o.* INTO v_order FROM siding.orders o
-            WHERE o.id = v_lock.pick_order_id AND o.line_id = p_lock AND o.candidate AND o.lock_closed AND o.class_id <= v_lock.capacity
-              AND NOT EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id)
-            FOR UPDATE SKIP LOCKED;
+    IF v_lock.pick_order_id IS NOT NULL THEN
+        -- The stored pick holds while its order is in this line with every other gate open and could fit.
+        SELECT o.* INTO v_order FROM siding.orders o
+        WHERE o.id = v_lock.pick_order_id AND o.line_id = p_lock AND o.candidate AND o.lock_closed AND o.class_id <= v_lock.capacity
+          AND NOT EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id);
+        IF FOUND THEN
+            -- Somebody changes it at this moment, and will see to the lock's grants.
+            PERFORM 1 FROM siding.orders o WHERE o.id = v_order.id FOR UPDATE SKIP LOCKED;
             IF NOT FOUND THEN
-                UPDATE siding.resources SET pick_order_id = NULL WHERE resource_id = p_lock;
-                v_lock.pick_order_id := NULL;
+                RETURN;
             END IF;
-        END IF;
-        IF v_lock.pick_order_id IS NULL THEN
-            SELECT * INTO v_pick FROM siding.pick(p_lock, 1);
-            EXIT WHEN cardinality(v_pick.ids) = 0;
-            SELECT o.* INTO v_order FROM siding.orders o WHERE o.id = v_pick.ids[1];
-        END IF;
-
-        IF NOT siding.fits(p_lock, v_lock.capacity, nullif(v_order.class_id, 0)) THEN
-            IF v_lock.pick_order_id IS DISTINCT FROM v_order.id THEN
-                UPDATE siding.resources SET pick_order_id = v_order.id WHERE resource_id = p_lock;
-            END IF;
-            EXIT;
-        END IF;
-
-        SELECT * INTO v_need FROM siding.next_lock(v_order.id, v_order.step_id);
-        INSERT INTO siding.grants (order_id, lock_id, version_id, block_path, weight, granted_at)
-        VALUES (v_order.id, p_lock, v_need.version_id, v_need.block_path, v_need.weight, siding.clock());
-        PERFORM siding.book_grant(p_lock, v_order.id, v_order.queue_id);
-        PERFORM siding.record(v_order.id, 'lock_granted', v_lock.name, NULL, NULL, jsonb_build_object('weight', v_need.weight));
-        IF v_lock.pick_order_id IS NOT NULL THEN
+        ELSE
             UPDATE siding.resources SET pick_order_id = NULL WHERE resource_id = p_lock;
             v_lock.pick_order_id := NULL;
         END IF;
-        v_lines := v_lines || siding.stand_in_line(v_order.id);
+    END IF;
+    IF v_lock.pick_order_id IS NULL THEN
+        SELECT * INTO v_pick FROM siding.pick(p_lock, 1);
+        IF cardinality(v_pick.ids) = 0 THEN
+            RETURN;
+        END IF;
+        SELECT o.* INTO v_order FROM siding.orders o WHERE o.id = v_pick.ids[1];
+    END IF;
+
+    IF NOT siding.fits(p_lock, v_lock.capacity, nullif(v_order.class_id, 0)) THEN
+        IF v_lock.pick_order_id IS NULL THEN
+            UPDATE siding.resources SET pick_order_id = v_order.id WHERE resource_id = p_lock;
+        END IF;
+        RETURN;
+    END IF;
+
+    SELECT * INTO v_need FROM siding.next_lock(v_order.id, v_order.step_id);
+    INSERT INTO siding.grants (order_id, lock_id, version_id, block_path, weight, granted_at)
+    VALUES (v_order.id, p_lock, v_need.version_id, v_need.block_path, v_need.weight, siding.clock());
+    PERFORM siding.book_grant(p_lock, v_order.id, v_order.queue_id);
+    PERFORM siding.record(v_order.id, 'lock_granted', v_lock.name, NULL, NULL,
+        jsonb_strip_nulls(jsonb_build_object('weight', v_need.weight, 'queue', (SELECT q.name FROM siding.queues q WHERE q.queue_id = v_order.queue_id))));
+    IF v_lock.pick_order_id IS NOT NULL THEN
+        UPDATE siding.resources SET pick_order_id = NULL WHERE resource_id = p_lock;
+    END IF;
+    order_id := v_order.id;
+    lines := siding.stand_in_line(v_order.id);
+END $$;
+COMMENT ON FUNCTION siding.grant_next(int) IS 'Makes one grant of a lock by the rule, if one fits now; returns the order and the lines that gained one.';
+
+-- Grants of one lock until nothing more fits.
+CREATE OR REPLACE FUNCTION siding.grant_lock(p_lock int) RETURNS int[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_grant record;
+    v_lines int[] := '{}';
+BEGIN
+    PERFORM 1 FROM siding.resources WHERE resource_id = p_lock AND kind = 'lock' FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN v_lines;
+    END IF;
+    LOOP
+        SELECT * INTO v_grant FROM siding.grant_next(p_lock);
+        EXIT WHEN v_grant.order_id IS NULL;
+        v_lines := v_lines || v_grant.lines;
     END LOOP;
     RETURN v_lines;
 END $$;
@@ -152,13 +176,23 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION siding.grant_locks(int[]) IS 'Grants at the locks among the lines until nothing changes; returns all lines touched.';
 
--- Locks the rows of the locks that some orders hold or stand at, by name, before any key or order is locked.
+-- Locks the rows of the locks that some orders hold, stand at or may need next, by name, before any key or order is locked:
+-- the grants that a change of these orders leads to lock them anyhow, and then in another order.
 CREATE OR REPLACE FUNCTION siding.lock_resources_of(p_orders bigint[]) RETURNS void LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM siding.resources r
-    WHERE r.resource_id IN (SELECT g.lock_id FROM siding.grants g WHERE g.order_id = ANY (p_orders))
+    WHERE r.resource_id IN (
+        SELECT g.lock_id FROM siding.grants g WHERE g.order_id = ANY (p_orders)
+        UNION ALL
+        SELECT n.lock_id
+        FROM siding.orders o
+        JOIN siding.steps s ON s.step_id = o.step_id
+        LEFT JOIN siding.steps t ON t.step_id = s.next_step_id
+        JOIN siding.lock_needs n ON n.version_id = s.version_id
+             AND (n.block_path = ANY (siding.lock_chain(s.lock_path)) OR n.block_path = ANY (siding.lock_chain(t.lock_path)))
+        WHERE o.id = ANY (p_orders))
     ORDER BY r.name FOR UPDATE;
 END $$;
-COMMENT ON FUNCTION siding.lock_resources_of(bigint[]) IS 'Locks the resource rows of locks that orders hold, in name order.';
+COMMENT ON FUNCTION siding.lock_resources_of(bigint[]) IS 'Locks the resource rows of the locks that orders hold or may need next, in name order.';

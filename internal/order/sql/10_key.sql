@@ -53,13 +53,21 @@ COMMENT ON FUNCTION siding.lock_stripes(bigint[]) IS 'Locks the stripe rows of k
 -- Eligible are the head (the earliest arrival that isn't final) and the released ones; their gate is closed only while
 -- another order of the key is active: started, its gate open, waiting or running. Everybody else's gate stays closed.
 --
+-- On the shape of these statements, and of all that touch many orders: a plan is made once and kept, perhaps while the table
+-- was empty. Joins of orders with a list of ids are then easily turned round, and read the table once per element. So rows
+-- are fetched by LATERAL with OFFSET 0, which cannot be turned, or by id = ANY (sorted ids) without a join, where
+-- width_bucket finds a row's place in the list by binary search.
+--
 -- p_after may bound the search for the head: no live order of that key arrived at or before it.
 CREATE OR REPLACE FUNCTION siding.settle_keys(p_hashes bigint[], p_spaces int[], p_keys text[], p_after bigint[] DEFAULT NULL)
 RETURNS int[] LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
 AS $$
 DECLARE
-    v_lines int[];
+    v_ids       bigint[];
+    v_closed    boolean[];
+    v_contested boolean[];
+    v_lines     int[];
 BEGIN
     WITH keys AS (
         SELECT hash, space, key, min(coalesce(after, 0)) AS after
@@ -74,28 +82,38 @@ BEGIN
             ORDER BY o.key_arrival LIMIT 1) head
         UNION
         SELECT k.hash, k.space, k.key, o.id
-        FROM keys k JOIN siding.orders o ON o.key_hash = k.hash AND o.key_space_id = k.space AND o.key = k.key AND o.released
+        FROM keys k CROSS JOIN LATERAL (
+            SELECT o.id FROM siding.orders o
+            WHERE o.key_hash = k.hash AND o.key_space_id = k.space AND o.key = k.key AND o.released OFFSET 0) o
     ), ranked AS (
         SELECT e.space, e.key, e.id,
                o.started_at IS NOT NULL AND o.state IN ('waiting', 'running') AS startable,
-               o.state = 'running' AS running, o.key_closed, o.position
-        FROM eligible e JOIN siding.orders o ON o.id = e.id
+               o.state = 'running' AS running, o.key_closed, o.key_contested, o.position
+        FROM eligible e CROSS JOIN LATERAL (SELECT o.* FROM siding.orders o WHERE o.id = e.id OFFSET 0) o
     ), gates AS (
         -- The active order is the one that runs or, started before, waits with its gate open; if there is none, the first
         -- started one takes the place.
-        SELECT id,
+        SELECT id, key_closed, key_contested,
                coalesce(first_value(CASE WHEN startable THEN id END) OVER w <> id, false) AS closed,
                count(*) OVER (PARTITION BY space, key) > 1 AS contested
         FROM ranked
         WINDOW w AS (PARTITION BY space, key ORDER BY startable DESC, running DESC, key_closed, position, id)
-    ), changed AS (
+    )
+    SELECT array_agg(id ORDER BY id), array_agg(closed ORDER BY id), array_agg(contested ORDER BY id)
+    INTO v_ids, v_closed, v_contested
+    FROM gates WHERE (key_closed, key_contested) IS DISTINCT FROM (closed, contested);
+    IF v_ids IS NULL THEN
+        RETURN '{}';
+    END IF;
+
+    WITH changed AS (
         UPDATE siding.orders o
-        SET key_closed    = g.closed,
-            key_contested = g.contested,
+        SET key_closed    = v_closed[width_bucket(o.id, v_ids)],
+            key_contested = v_contested[width_bucket(o.id, v_ids)],
             late          = true,
-            ready_at      = CASE WHEN o.started_at IS NULL AND o.key_closed AND NOT g.closed THEN siding.clock() ELSE o.ready_at END
-        FROM gates g
-        WHERE o.id = g.id AND (o.key_closed, o.key_contested) IS DISTINCT FROM (g.closed, g.contested)
+            ready_at      = CASE WHEN o.started_at IS NULL AND o.key_closed AND NOT v_closed[width_bucket(o.id, v_ids)]
+                                 THEN siding.clock() ELSE o.ready_at END
+        WHERE o.id = ANY (v_ids)
         RETURNING o.line_id, o.candidate
     )
     SELECT array_agg(DISTINCT line_id) FILTER (WHERE candidate) INTO v_lines FROM changed;

@@ -9,6 +9,7 @@ DECLARE
     v_ids      bigint[];
     v_hashes   bigint[];
     v_arrivals bigint[];
+    v_held     boolean[];
     v_at_locks bigint[];
 BEGIN
     placed := 0;
@@ -26,13 +27,17 @@ BEGIN
         RETURN;
     END IF;
 
+    IF EXISTS (SELECT FROM siding.lock_needs) THEN
+        PERFORM siding.lock_resources_of(v_ids);
+    END IF;
     IF v_hashes IS NOT NULL THEN
         PERFORM siding.lock_stripes(v_hashes);
     END IF;
-    PERFORM 1 FROM siding.orders WHERE id = ANY (v_ids) AND intake_closed ORDER BY id FOR UPDATE;
+    PERFORM 1 FROM siding.orders WHERE id = ANY (v_ids) AND intake_closed IS TRUE ORDER BY id FOR UPDATE;
 
     INSERT INTO siding.streams (line_id, class_id, queue_id)
-    SELECT DISTINCT line_id, class_id, queue_id FROM siding.orders WHERE id = ANY (v_ids)
+    SELECT DISTINCT o.line_id, o.class_id, o.queue_id FROM siding.orders o
+    WHERE o.id = ANY (v_ids)
     ON CONFLICT DO NOTHING;
 
     SELECT array_agg(nextval('siding.key_arrivals')) INTO v_arrivals FROM generate_series(1, placed);
@@ -42,7 +47,7 @@ BEGIN
         SELECT o.id, o.key_hash, o.key_space_id, o.key, v_arrivals[n] AS arrival,
                o.key IS NOT NULL AND row_number() OVER (PARTITION BY o.key_space_id, o.key ORDER BY n) = 1 AS first_in_batch
         FROM unnest(v_ids) WITH ORDINALITY AS x (id, n)
-        JOIN siding.orders o ON o.id = x.id AND o.intake_closed
+        CROSS JOIN LATERAL (SELECT o.* FROM siding.orders o WHERE o.id = x.id AND o.intake_closed IS TRUE OFFSET 0) o
     ), judged AS (
         SELECT new.*,
                key IS NULL OR first_in_batch AND NOT EXISTS (
@@ -50,14 +55,20 @@ BEGIN
                    WHERE p.key_hash = new.key_hash AND p.key_arrival IS NOT NULL
                      AND p.key_space_id = new.key_space_id AND p.key = new.key) AS head
         FROM new
-    ), opened AS (
+    )
+    SELECT array_agg(id ORDER BY id), array_agg(CASE WHEN key IS NOT NULL THEN arrival END ORDER BY id), array_agg(NOT head ORDER BY id)
+    INTO v_ids, v_arrivals, v_held FROM judged;
+    IF v_ids IS NULL THEN
+        RETURN;
+    END IF;
+
+    WITH opened AS (
         UPDATE siding.orders o
         SET intake_closed = false,
-            key_arrival   = CASE WHEN j.key IS NOT NULL THEN j.arrival END,
-            key_closed    = NOT j.head,
+            key_arrival   = v_arrivals[width_bucket(o.id, v_ids)],
+            key_closed    = v_held[width_bucket(o.id, v_ids)],
             ready_at      = siding.clock()
-        FROM judged j
-        WHERE o.id = j.id
+        WHERE o.id = ANY (v_ids)
         RETURNING o.id, o.line_id, o.candidate, o.lock_closed
     )
     SELECT coalesce(array_agg(DISTINCT line_id) FILTER (WHERE candidate), '{}'), array_agg(id ORDER BY id) FILTER (WHERE lock_closed)

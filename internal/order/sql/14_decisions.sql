@@ -140,7 +140,9 @@ BEGIN
     IF p_action = 'cancel' THEN
         RETURN siding.grant_locks(siding.end_order(p_id, 'cancelled'));
     END IF;
-    UPDATE siding.orders SET attempt = CASE WHEN p_action = 'resume' THEN attempt ELSE 0 END, due_at = NULL, due_closed = false WHERE id = p_id;
+    -- Attempts are counted per step: back at the start of its block it has none.
+    UPDATE siding.orders
+    SET attempt = CASE WHEN p_action = 'resume' AND step_id = v_failed THEN attempt ELSE 0 END, due_at = NULL, due_closed = false WHERE id = p_id;
     IF p_action = 'skip' THEN
         RETURN siding.grant_locks(siding.advance(p_id, v_failed));
     END IF;

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// kept tables have no state of a scenario: what the installation knows about
-// itself, the stripes of keys and the clock.
-var kept = []string{"installation", "routines", "key_stripes", "scenario_clock", "stores"}
+// kept tables are not emptied: what the installation knows about itself, the
+// stripes of keys, the clock, and the stores, which are only made readable.
+var kept = []string{"installation", "routines", "goose_version", "key_stripes", "scenario_clock", "stores"}
 
 // Reset empties the world. Deleting what is there is much faster than a new
 // schema, and numbers that go on growing are nothing that a scenario can see.
@@ -41,13 +41,12 @@ func (w *World) Reset(ctx context.Context) error {
 	return nil
 }
 
-// tables lists the tables that hold state, each before those that it refers to.
+// tables lists the tables that Reset empties, each before those that it refers
+// to: a table is made after what its foreign keys name.
 func (w *World) tables(ctx context.Context) ([]string, error) {
 	rows, err := w.db.Pool.Query(ctx, `
 		SELECT c.relname::text FROM pg_class c
-		WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-		  AND c.relname <> ALL ($2) AND c.relname !~ 'version'
-		   OR c.relnamespace = $1::text::regnamespace AND c.relname = 'workflow_versions' AND c.relkind = 'r'
+		WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> ALL ($2)
 		ORDER BY c.oid DESC`, pgx.Identifier{w.db.Schema.Name()}.Sanitize(), kept)
 	if err != nil {
 		return nil, fmt.Errorf("list tables: %w", err)

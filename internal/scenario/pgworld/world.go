@@ -48,7 +48,7 @@ type World struct {
 	attachments *attachment.Attachments
 	dispatch    *dispatch.Dispatch
 	keeper      *keeper.Keeper
-	why         *why.Explainer
+	why         *why.Reasons
 	queues      *queue.Queues
 	forecasts   *forecast.Forecasts
 

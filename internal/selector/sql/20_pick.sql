@@ -64,6 +64,23 @@ BEGIN
     v_listed := coalesce(v_listed, '{}');
     v_limited := v_resource.kind = 'agent' AND EXISTS (SELECT FROM siding.streams WHERE line_id = p_resource AND class_id > 0);
 
+    -- The usual case, a line with one stream and nothing that became ready late: the scan itself is the order, and locks.
+    IF cardinality(v_listed) = 0 AND v_barrier IS NULL AND v_paused IS NULL AND v_skip = '{}'
+       AND v_resource.kind = 'agent' AND NOT v_limited
+       AND NOT EXISTS (SELECT FROM siding.pauses)
+       AND NOT EXISTS (SELECT FROM siding.streams s WHERE s.line_id = p_resource AND s.queue_id <> 0)
+       AND NOT EXISTS (SELECT FROM siding.orders o
+                       WHERE o.line_id = p_resource AND o.class_id = 0 AND o.queue_id = 0 AND o.candidate AND o.late) THEN
+        SELECT coalesce(array_agg(c.id ORDER BY c.position, c.id), '{}') INTO ids
+        FROM (SELECT o.id, o.position FROM siding.orders o
+              WHERE o.line_id = p_resource AND o.class_id = 0 AND o.queue_id = 0 AND o.candidate AND NOT o.late AND o.position >= v_floor
+              ORDER BY o.position, o.id LIMIT p_n FOR UPDATE SKIP LOCKED) c;
+        queue_ids := array_fill(0, ARRAY[cardinality(ids)]);
+        waived := array_fill(false, ARRAY[cardinality(ids)]);
+        listed := '{}';
+        RETURN;
+    END IF;
+
     LOOP
         SELECT array_agg(c.id ORDER BY c.rank, c.position, c.id), array_agg(c.rank ORDER BY c.rank, c.position, c.id),
                array_agg(c.queue_id ORDER BY c.rank, c.position, c.id), array_agg(c.class_id ORDER BY c.rank, c.position, c.id)
@@ -89,7 +106,7 @@ BEGIN
 
         SELECT coalesce(array_agg(l.id), '{}') INTO v_locked
         FROM (SELECT o.id FROM siding.orders o
-              WHERE o.id = ANY (ids) AND o.candidate AND o.line_id = p_resource
+              WHERE o.id = ANY (ids) AND (o.candidate AND o.line_id = p_resource) IS TRUE
               ORDER BY o.id FOR UPDATE SKIP LOCKED) l;
         EXIT WHEN cardinality(v_locked) = cardinality(ids);
         v_skip := v_skip || ARRAY(SELECT unnest(ids) EXCEPT SELECT unnest(v_locked));
