@@ -55,11 +55,11 @@ func runAgent(ctx context.Context, c config.Agent, logger *slog.Logger) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	controller, err := client.New(client.Config{URLs: c.URLs, Token: c.Token})
+	controller, err := client.NewAgent(client.Config{URLs: c.URLs, Token: c.Token})
 	if err != nil {
 		return cli.Usage(err)
 	}
-	worker, err := agent.New(runtime, controller.Agent())
+	worker, err := agent.New(runtime, controller)
 	if err != nil {
 		return cli.Usage(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,15 +27,16 @@ func (a *app) orderCommand() *cobra.Command {
 
 func (a *app) orderListCommand() *cobra.Command {
 	var f client.OrderFilter
+	var cursor string
+	var limit int
 	var all bool
 	c := &cobra.Command{
 		Use: "list", Short: "List orders, live and ended, newest first", Args: cobra.NoArgs,
 		RunE: a.talk(func(cmd *cobra.Command, c *client.Client, _ []string) error {
-			page, err := c.Orders(cmd.Context(), f)
+			page, err := c.Orders(cmd.Context(), f, cursor, limit)
 			for err == nil && all && page.Next != "" {
-				f.Cursor = page.Next
 				var more client.OrderPage
-				more, err = c.Orders(cmd.Context(), f)
+				more, err = c.Orders(cmd.Context(), f, page.Next, limit)
 				page.Orders, page.Next = append(page.Orders, more.Orders...), more.Next
 			}
 			if err != nil {
@@ -51,8 +51,8 @@ func (a *app) orderListCommand() *cobra.Command {
 	flags.StringVar(&f.Queue, "queue", "", "`name` of a queue; - for the orders without one")
 	flags.StringVar(&f.Key, "key", "", "a `key`")
 	flags.StringVar(&f.RefPrefix, "ref", "", "`beginning` of references; the list is then by reference")
-	flags.StringVar(&f.Cursor, "cursor", "", "`cursor` at which another list ended")
-	flags.IntVar(&f.Limit, "limit", 100, "most orders, up to 1000")
+	flags.StringVar(&cursor, "cursor", "", "`cursor` at which another list ended")
+	flags.IntVar(&limit, "limit", 100, "most orders, up to 1000")
 	flags.BoolVar(&all, "all", false, "all pages")
 	return c
 }
@@ -87,7 +87,7 @@ func (a *app) orderHistoryCommand() *cobra.Command {
 const followEvery = 500 * time.Millisecond
 
 func (a *app) orderOutputCommand() *cobra.Command {
-	var r client.OutputRequest
+	var r client.TextRequest
 	var follow bool
 	c := &cobra.Command{
 		Use: "output ORDER", Short: "Show what an order's job wrote", Args: cobra.ExactArgs(1),
@@ -105,10 +105,10 @@ whatever -o says.`,
 	return c
 }
 
-func (a *app) copyOutput(ctx context.Context, c *client.Client, order string, r client.OutputRequest, follow bool) error {
+func (a *app) copyOutput(ctx context.Context, c *client.Client, order string, r client.TextRequest, follow bool) error {
 	ended := false
 	for {
-		text, err := c.Output(ctx, order, r)
+		text, err := c.Text(ctx, order, r)
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,11 @@ func (a *app) orderAssignCommand() *cobra.Command {
 	var queue string
 	c := a.decide("assign", "Assign a queue to orders, or none",
 		func(ctx context.Context, c *client.Client, order, reason string) (client.Order, error) {
-			return c.Assign(ctx, order, strings.TrimPrefix(queue, "-"), reason)
+			name := queue
+			if name == "-" {
+				name = ""
+			}
+			return c.Assign(ctx, order, name, reason)
 		})
 	c.Flags().StringVar(&queue, "queue", "", "`name` of the queue; - for none")
 	mustBeGiven(c, "queue")

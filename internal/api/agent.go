@@ -43,17 +43,21 @@ type (
 	heartbeatOutput struct{ Body protocol.HeartbeatReply }
 	reportsInput    struct {
 		sessionPath
-		Body struct {
-			Reports []protocol.Report `json:"reports" minItems:"1" maxItems:"10000"`
-		}
+		Body agentReports
 	}
-	outputChunksInput struct {
+	chunksInput struct {
 		sessionPath
-		Body struct {
-			Chunks []protocol.OutputChunk `json:"chunks" minItems:"1" maxItems:"10000"`
-		}
+		Body agentOutput
 	}
 )
+
+type agentReports struct {
+	Reports []protocol.Report `json:"reports" maxItems:"10000"`
+}
+
+type agentOutput struct {
+	Chunks []protocol.OutputChunk `json:"chunks" maxItems:"10000"`
+}
 
 type leasesBody struct {
 	Leases []protocol.Lease `json:"leases"`
@@ -133,7 +137,7 @@ func (s *server) agentOperations(at string) {
 			return &struct{ Body resultsBody }{resultsBody{results}}, err
 		})
 	register(s, say("output", http.MethodPost, at+"/output", "Store what running attempts wrote", "session_gone"),
-		func(ctx context.Context, in *outputChunksInput) (*struct{}, error) {
+		func(ctx context.Context, in *chunksInput) (*struct{}, error) {
 			return nil, s.Controller.Output(ctx, in.id(), in.Body.Chunks)
 		})
 	register(s, say("close-session", http.MethodDelete, at, "End a session whose processes have all ended", "session_gone"),

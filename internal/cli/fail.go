@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/siding-dev/siding/client"
+	"github.com/siding-dev/siding/internal/db"
+	"github.com/siding-dev/siding/internal/definition"
 )
 
 // Exit codes of all commands.
@@ -82,4 +86,68 @@ func (p problem) exit() int {
 		return ExitFailed
 	}
 	return ExitNo
+}
+
+// problemOf finds what is known about an error besides its text: of the
+// controller's answer, of a refusal by the database, or of definitions.
+func problemOf(err error) (problem, bool) {
+	var (
+		answer  *client.Problem
+		invalid *definition.Errors
+	)
+	switch {
+	case errors.As(err, &answer):
+		return answered(answer), true
+	case errors.As(err, &invalid):
+		p := problem{message: "the definitions are not valid", code: invalid.Code(), status: 422}
+		for _, one := range definitionProblems(err) {
+			p.lines = append(p.lines, one.String())
+		}
+		return p, true
+	}
+	if r, ok := db.AsRefusal(err); ok {
+		return problem{message: r.Message, hint: r.Hint, code: r.Code, status: r.Status}, true
+	}
+	return problem{}, false
+}
+
+// answered is a problem document.
+func answered(a *client.Problem) problem {
+	p := problem{message: a.Detail, hint: a.Hint, code: a.Code, status: a.Status}
+	if p.message == "" {
+		p.message = a.Title
+	}
+	if len(a.Errors) > 1 || (len(a.Errors) == 1 && a.Errors[0].Line > 0) {
+		p.message = a.Title
+		for _, one := range a.Errors {
+			line := one.Message
+			if one.Path != "" {
+				line = one.Path + ": " + line
+			}
+			if one.Hint != "" && one.Hint != a.Hint {
+				line += " (" + one.Hint + ")"
+			}
+			p.lines = append(p.lines, line)
+		}
+	}
+	if a.RequestID != "" {
+		p.lines = append(p.lines, "request "+a.RequestID+" in the controller's log")
+	}
+	return p
+}
+
+// definitionProblems collects the problems of all files.
+func definitionProblems(err error) []definition.Problem {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each is looked at
+		var all []definition.Problem
+		for _, one := range joined.Unwrap() {
+			all = append(all, definitionProblems(one)...)
+		}
+		return all
+	}
+	var invalid *definition.Errors
+	if errors.As(err, &invalid) {
+		return invalid.Problems
+	}
+	return nil
 }

@@ -75,7 +75,7 @@ func (p *Printer) Attachments(list []client.Attachment) error {
 }
 
 // QueueList writes a list of a queue.
-func (p *Printer) QueueList(page client.QueuePage) error {
+func (p *Printer) QueueList(page client.ListPage) error {
 	t := Table{
 		Header: []string{"order", "ref", "workflow", "key", "state", "job", "line", "added", "due", "reason"},
 		Empty:  fmt.Sprintf("list %s of queue %s is empty", page.List, page.Queue),
@@ -174,4 +174,52 @@ func (p *Printer) Tokens(tokens []client.Token) error {
 		t.Row(one.Name, one.Role, p.Time(&one.CreatedAt), one.CreatedBy, p.Time(one.RevokedAt))
 	}
 	return p.Print(tokens, t)
+}
+
+// QueueLists writes several lists of a queue, each with its name.
+func (p *Printer) QueueLists(pages []client.ListPage) error {
+	if p.Format == FormatJSON {
+		return p.JSON(pages)
+	}
+	for i, page := range pages {
+		if i > 0 {
+			if err := p.Line(""); err != nil {
+				return err
+			}
+		}
+		if len(page.Orders) > 0 {
+			if err := p.Line("%s:", page.List); err != nil {
+				return err
+			}
+		}
+		if err := p.QueueList(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Definition writes one definition: as JSON for people too, who will want to
+// apply it again.
+func (p *Printer) Definition(d client.Definition) error {
+	if p.Format == FormatJSON {
+		return p.JSON(d)
+	}
+	version := ""
+	if d.Version > 0 {
+		version = fmt.Sprintf(", version %d", d.Version)
+	}
+	if err := p.Line("# %s %s, revision %d%s, changed %s", d.Kind, d.Name, d.Revision, version, p.Time(&d.UpdatedAt)); err != nil {
+		return err
+	}
+	return p.JSON(d.Definition)
+}
+
+// Outputs writes the values that jobs handed back.
+func (p *Printer) Outputs(outputs []client.StepOutput) error {
+	t := Table{Header: []string{"step", "job", "lease", "ended", "values"}, Empty: "no values"}
+	for _, o := range outputs {
+		t.Row(o.Step, o.Job, o.Lease, p.Time(&o.EndedAt), string(o.Outputs))
+	}
+	return p.Print(outputs, t)
 }

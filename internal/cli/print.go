@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -95,8 +96,11 @@ func (p *Printer) Say(value any, format string, args ...any) error {
 	return p.Line(format, args...)
 }
 
-// JSON writes a value as indented JSON.
+// JSON writes a value as indented JSON; a list that is nil as an empty one.
 func (p *Printer) JSON(value any) error {
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Slice && v.IsNil() && v.Type() != reflect.TypeFor[json.RawMessage]() {
+		value = []any{}
+	}
 	encoder := json.NewEncoder(p.Out)
 	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("", "  ")

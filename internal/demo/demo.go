@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/siding-dev/siding/internal/order"
+	"github.com/siding-dev/siding/client"
 	"github.com/siding-dev/siding/internal/why"
 )
 
@@ -45,9 +45,9 @@ type Controller interface {
 	// Add adds a JSON array of orders by one call.
 	Add(ctx context.Context, orders []byte) error
 	// Orders reads all orders.
-	Orders(ctx context.Context) ([]order.Order, error)
+	Orders(ctx context.Context) ([]client.Order, error)
 	// Why says why an order waits.
-	Why(ctx context.Context, ref string) (why.Answer, error)
+	Why(ctx context.Context, ref string) (client.Why, error)
 	// Upload sends the bytes of an attachment.
 	Upload(ctx context.Context, ref, name string, body io.Reader, size int64) error
 }
@@ -72,7 +72,7 @@ type demo struct {
 	began   time.Time
 	screen  *screen
 	results []result
-	last    []order.Order
+	last    []client.Order
 }
 
 // result is one thing observed beside what was expected.
@@ -173,9 +173,18 @@ func (d *demo) reasons(ctx context.Context) error {
 		for _, o := range answer.Obstacles {
 			d.say("why %s?  %s (%s %s)", q.ref, o.EndsBy, o.Code, o.Subject)
 		}
-		d.expect("why "+q.ref, q.expected, strings.Join(answer.Codes(), ", "))
+		d.expect("why "+q.ref, q.expected, codes(answer))
 	}
 	return nil
+}
+
+// codes lists the codes of an answer.
+func codes(w client.Why) string {
+	var list []string
+	for _, o := range w.Obstacles {
+		list = append(list, o.Code)
+	}
+	return strings.Join(list, ", ")
 }
 
 // jobs compares what the jobs wrote themselves.
@@ -212,7 +221,7 @@ func (d *demo) watch(ctx context.Context, what string, holds func(map[string]str
 		if err != nil {
 			return err
 		}
-		slices.SortFunc(orders, func(a, b order.Order) int { return strings.Compare(a.Ref, b.Ref) })
+		slices.SortFunc(orders, func(a, b client.Order) int { return strings.Compare(a.Ref, b.Ref) })
 		d.last = orders
 		d.screen.show(time.Since(d.began), orders)
 		words := map[string]string{}
@@ -260,13 +269,13 @@ func (d *demo) states(refs ...string) string {
 
 // started lists the orders by their start.
 func (d *demo) started() string {
-	var started []order.Order
+	var started []client.Order
 	for _, o := range d.last {
 		if o.StartedAt != nil {
 			started = append(started, o)
 		}
 	}
-	slices.SortFunc(started, func(a, b order.Order) int { return a.StartedAt.Compare(*b.StartedAt) })
+	slices.SortFunc(started, func(a, b client.Order) int { return a.StartedAt.Compare(*b.StartedAt) })
 	refs := make([]string, len(started))
 	for i, o := range started {
 		refs[i] = o.Ref

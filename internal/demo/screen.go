@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/siding-dev/siding/client"
 	"github.com/siding-dev/siding/internal/cli"
-	"github.com/siding-dev/siding/internal/order"
 )
 
 // screen shows the orders: on a terminal as one table that is drawn anew, else
@@ -30,7 +30,7 @@ func (s *screen) say(at time.Duration, text string) {
 }
 
 // show brings the table up to date.
-func (s *screen) show(at time.Duration, orders []order.Order) {
+func (s *screen) show(at time.Duration, orders []client.Order) {
 	if s.live {
 		if table := tableOf(orders); table != s.table {
 			s.wipe()
@@ -73,7 +73,7 @@ func (s *screen) draw() {
 // end leaves the last table where it is.
 func (s *screen) end() { s.drawn = 0 }
 
-func tableOf(orders []order.Order) string {
+func tableOf(orders []client.Order) string {
 	t := cli.Table{Header: []string{"order", "key", "state", "attachment", "waited when ready"}}
 	for _, o := range orders {
 		expects, waited := "", ""

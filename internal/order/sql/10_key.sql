@@ -39,11 +39,13 @@ $$;
 COMMENT ON FUNCTION siding.key_hash(int, text) IS 'Hash of a key in its space; equal hashes are always checked against the key itself.';
 
 -- Locks the stripes of keys, in order. Whoever changes which orders of a key may start does so first.
-CREATE OR REPLACE FUNCTION siding.lock_stripes(p_hashes bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION siding.lock_stripes(p_hashes bigint[]) RETURNS void LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    v_stripes int[] := ARRAY(SELECT DISTINCT (h & 65535)::int FROM unnest(p_hashes) AS h WHERE h IS NOT NULL ORDER BY 1);
 BEGIN
-    PERFORM 1 FROM siding.key_stripes
-    WHERE stripe IN (SELECT (h & 65535)::int FROM unnest(p_hashes) AS h WHERE h IS NOT NULL)
-    ORDER BY stripe FOR UPDATE;
+    PERFORM 1 FROM siding.key_stripes WHERE stripe = ANY (v_stripes) ORDER BY stripe FOR UPDATE;
 END $$;
 COMMENT ON FUNCTION siding.lock_stripes(bigint[]) IS 'Locks the stripe rows of key hashes, sorted.';
 

@@ -190,7 +190,7 @@ CREATE OR REPLACE FUNCTION siding.add_orders(
     p_place boolean DEFAULT false
 ) RETURNS TABLE (ordinal int, order_id bigint, existing boolean, line_id int, needs_intake boolean)
 LANGUAGE plpgsql
-SET jit = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE

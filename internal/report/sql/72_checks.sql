@@ -104,19 +104,15 @@ WHERE o.state = 'waiting' AND NOT o.intake_closed
 
 UNION ALL
 -- Open is the gate of the head of a key and of those released, unless another order of the key is active.
-SELECT 'key_gate', o.id::text, jsonb_build_object('closed', o.key_closed, 'released', o.released, 'before', p.id, 'active', r.id)
-FROM siding.orders o
-LEFT JOIN LATERAL (
-    SELECT p.id FROM siding.orders p
-    WHERE p.key_hash = o.key_hash AND p.key_arrival < o.key_arrival AND p.key_space_id = o.key_space_id AND p.key = o.key
-    ORDER BY p.key_arrival DESC LIMIT 1) p ON true
-LEFT JOIN LATERAL (
-    SELECT r.id FROM siding.orders r
-    WHERE r.key_space_id = o.key_space_id AND r.key = o.key AND r.id <> o.id
-      AND r.key IS NOT NULL AND r.started_at IS NOT NULL AND NOT r.key_closed AND r.state IN ('waiting', 'running')
-    LIMIT 1) r ON true
-WHERE o.state = 'waiting' AND o.key_arrival IS NOT NULL
-  AND o.key_closed <> (p.id IS NOT NULL AND NOT o.released OR r.id IS NOT NULL)
+SELECT 'key_gate', o.id::text, jsonb_build_object('closed', o.key_closed, 'released', o.released, 'before', o.before_id, 'active', o.active_id)
+FROM (
+    SELECT k.*,
+           lag(k.id) OVER (PARTITION BY k.key_space_id, k.key ORDER BY k.key_arrival) AS before_id,
+           max(k.id) FILTER (WHERE k.started_at IS NOT NULL AND NOT k.key_closed AND k.state IN ('waiting', 'running'))
+               OVER (PARTITION BY k.key_space_id, k.key) AS active_id
+    FROM siding.orders k WHERE k.key_arrival IS NOT NULL) o
+WHERE o.state = 'waiting'
+  AND o.key_closed <> (o.before_id IS NOT NULL AND NOT o.released OR coalesce(o.active_id <> o.id, false))
 
 UNION ALL
 SELECT 'parked_without_reason', o.id::text, jsonb_build_object('state', o.state)

@@ -69,15 +69,19 @@ CROSS JOIN LATERAL (
                 WHEN p.id IS NOT NULL THEN 'that order ends, and all before it; or a release, with a reason'
                 ELSE 'that order ends or is parked: of a key one order is active at a time' END
     FROM (SELECT) one
-    -- OFFSET 0 keeps the key's comparison, there for equal hashes, out of the planner's guess how far it must look: where it
-    -- expects few rows it would otherwise read and sort all orders of the key.
+    -- The nearest by the key's hash is of the same key but for equal hashes of two. The key's comparison in the first look
+    -- would make the planner expect that it must go far, and, where statistics are stale, read and sort all orders of the key.
     LEFT JOIN LATERAL (
-        SELECT p.id, p.state
-        FROM (SELECT p.id, p.state, p.key_space_id, p.key FROM siding.orders p
-              WHERE p.key_hash = o.key_hash AND p.key_arrival < o.key_arrival
-              ORDER BY p.key_arrival DESC OFFSET 0) p
-        WHERE p.key_space_id = o.key_space_id AND p.key = o.key
-        LIMIT 1) p ON NOT o.released
+        SELECT p.id, p.state, p.key_space_id = o.key_space_id AND p.key = o.key AS same FROM siding.orders p
+        WHERE p.key_hash = o.key_hash AND p.key_arrival < o.key_arrival
+        ORDER BY p.key_arrival DESC LIMIT 1) n ON NOT o.released
+    LEFT JOIN LATERAL (
+        SELECT n.id, n.state WHERE n.same
+        UNION ALL
+        (SELECT p.id, p.state FROM siding.orders p
+         WHERE NOT n.same
+           AND p.key_hash = o.key_hash AND p.key_arrival < o.key_arrival AND p.key_space_id = o.key_space_id AND p.key = o.key
+         ORDER BY p.key_arrival DESC LIMIT 1)) p ON true
     LEFT JOIN LATERAL (
         SELECT r.id, r.state, r.started_at FROM siding.orders r
         WHERE r.key_space_id = o.key_space_id AND r.key = o.key AND r.id <> o.id
