@@ -64,7 +64,7 @@ func (a *app) runScenarios(cmd *cobra.Command, files []string) (err error) {
 // needn't be safe from crashes.
 func startTemporary(ctx context.Context) (*embedded.Server, error) {
 	return embedded.Start(ctx, embedded.Config{NoSync: true, Settings: map[string]string{
-		"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off",
+		"fsync": "off", "jit": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off",
 		"wal_level": "minimal", "max_wal_senders": "0", "max_wal_size": "1GB", "shared_buffers": "128MB",
 	}})
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/siding-dev/siding/internal/agent/protocol"
 )
 
-// sessionPath is how an agent names its session.
-type sessionPath struct {
+// SessionPath is how an agent names its session.
+type SessionPath struct {
 	Session int64 `path:"session" minimum:"1" doc:"The session"`
 }
 
-func (in *sessionPath) id() protocol.SessionID { return protocol.SessionID(in.Session) }
+func (in *SessionPath) id() protocol.SessionID { return protocol.SessionID(in.Session) }
 
 // check refuses a body that names another session than the address.
-func (in *sessionPath) check(said protocol.SessionID) error {
+func (in *SessionPath) check(said protocol.SessionID) error {
 	if said != 0 && said != in.id() {
 		return newProblem("invalid_request", fmt.Sprintf("the address names session %d, the body session %d", in.Session, said))
 	}
@@ -33,20 +33,20 @@ type (
 	openInput  struct{ Body protocol.OpenRequest }
 	openOutput struct{ Body protocol.Session }
 	claimInput struct {
-		sessionPath
+		SessionPath
 		Body protocol.ClaimRequest
 	}
 	heartbeatInput struct {
-		sessionPath
+		SessionPath
 		Body protocol.HeartbeatRequest
 	}
 	heartbeatOutput struct{ Body protocol.HeartbeatReply }
 	reportsInput    struct {
-		sessionPath
+		SessionPath
 		Body agentReports
 	}
 	chunksInput struct {
-		sessionPath
+		SessionPath
 		Body agentOutput
 	}
 )
@@ -141,7 +141,7 @@ func (s *server) agentOperations(at string) {
 			return nil, s.Controller.Output(ctx, in.id(), in.Body.Chunks)
 		})
 	register(s, say("close-session", http.MethodDelete, at, "End a session whose processes have all ended", "session_gone"),
-		func(ctx context.Context, in *sessionPath) (*struct{}, error) {
+		func(ctx context.Context, in *SessionPath) (*struct{}, error) {
 			return nil, s.Controller.CloseSession(ctx, in.id())
 		})
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/siding-dev/siding/internal/definition"
 )
 
-type attachmentPath struct {
-	orderPath
+// AttachmentPath is how requests name an attachment.
+type AttachmentPath struct {
+	OrderPath
 	Name string `path:"name" doc:"Name of the attachment"`
 }
 
 // check refuses what can't be a name, before anything is looked up.
-func (in *attachmentPath) check() error { return checkAttachment(in.Name) }
+func (in *AttachmentPath) check() error { return checkAttachment(in.Name) }
 
 func checkAttachment(name string) error {
 	if err := definition.CheckName(name); err != nil {
@@ -30,9 +31,9 @@ type attachmentsBody struct {
 }
 
 type expectInput struct {
-	orderPath
+	OrderPath
 	Body struct {
-		reasonBody
+		Because
 		Name   string `json:"name"`
 		Size   *int64 `json:"size,omitempty" minimum:"0" doc:"Size in bytes"`
 		SHA256 string `json:"sha256,omitempty" doc:"SHA-256 in hexadecimal"`
@@ -40,7 +41,7 @@ type expectInput struct {
 }
 
 type discardInput struct {
-	attachmentPath
+	AttachmentPath
 	Reason string `query:"reason" doc:"Why; required, recorded"`
 }
 
@@ -48,7 +49,7 @@ func (s *server) attachmentRoutes() {
 	register(s, operation{
 		id: "list-attachments", method: http.MethodGet, path: "/orders/{order}/attachments", role: "viewer", tag: "Attachments",
 		summary: "Attachments of an order", codes: []string{"order_not_found"},
-	}, func(ctx context.Context, in *orderPath) (*struct{ Body attachmentsBody }, error) {
+	}, func(ctx context.Context, in *OrderPath) (*struct{ Body attachmentsBody }, error) {
 		id, err := s.Orders.ID(ctx, in.Order)
 		if err != nil {
 			return nil, err
@@ -79,7 +80,7 @@ func (s *server) attachmentRoutes() {
 		codes: []string{
 			"order_not_found", "order_final", "attachment_not_found", "attachment_needs_bytes", "attachment_uploading", "invalid_attachment",
 		},
-	}, func(ctx context.Context, in *attachmentPath) (*struct{ Body attachmentsBody }, error) {
+	}, func(ctx context.Context, in *AttachmentPath) (*struct{ Body attachmentsBody }, error) {
 		id, err := s.attachmentOf(ctx, in)
 		if err != nil {
 			return nil, err
@@ -94,7 +95,7 @@ func (s *server) attachmentRoutes() {
 		summary: "Throw the bytes of an attachment away; needs a reason",
 		codes:   []string{"order_not_found", "order_final", "order_running", "attachment_not_found", "reason_required", "invalid_attachment"},
 	}, func(ctx context.Context, in *discardInput) (*struct{ Body attachmentsBody }, error) {
-		id, err := s.attachmentOf(ctx, &in.attachmentPath)
+		id, err := s.attachmentOf(ctx, &in.AttachmentPath)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +106,7 @@ func (s *server) attachmentRoutes() {
 	})
 }
 
-func (s *server) attachmentOf(ctx context.Context, in *attachmentPath) (int64, error) {
+func (s *server) attachmentOf(ctx context.Context, in *AttachmentPath) (int64, error) {
 	if err := in.check(); err != nil {
 		return 0, err
 	}

@@ -8,13 +8,14 @@ import (
 // What people decide about orders. Each answers with the order as it stands
 // then.
 
-type reasonBody struct {
+// Because is the part of a body that says why.
+type Because struct {
 	Reason string `json:"reason,omitempty" maxLength:"2000" doc:"Why; recorded"`
 }
 
 type reasonInput struct {
-	orderPath
-	Body *reasonBody
+	OrderPath
+	Body *Because
 }
 
 func (in *reasonInput) reason() string {
@@ -25,33 +26,33 @@ func (in *reasonInput) reason() string {
 }
 
 type suspendInput struct {
-	orderPath
+	OrderPath
 	Body *struct {
-		reasonBody
+		Because
 		Kill bool `json:"kill,omitempty" doc:"Suspend a running order at once instead of after its step"`
 	}
 }
 
 type resolveInput struct {
-	orderPath
+	OrderPath
 	Body struct {
-		reasonBody
+		Because
 		Action string `json:"action" doc:"Attention: resume, skip, cancel. Dead: retry, skip, cancel"`
 	}
 }
 
 type assignInput struct {
-	orderPath
+	OrderPath
 	Body struct {
-		reasonBody
+		Because
 		Queue *string `json:"queue" nullable:"true" doc:"Name of the queue; null removes the assignment"`
 	}
 }
 
 type moveInput struct {
-	orderPath
+	OrderPath
 	Body struct {
-		reasonBody
+		Because
 		To    string `json:"to" doc:"first, last, before or after"`
 		Other string `json:"other,omitempty" doc:"Id or ref:REFERENCE of the order that before and after mean"`
 	}
@@ -111,7 +112,7 @@ func (s *server) decisionRoutes() {
 // named is an input that names an order.
 type named interface{ name() string }
 
-func (in *orderPath) name() string { return in.Order }
+func (in *OrderPath) name() string { return in.Order }
 
 // decision adds the route of one decision.
 func decision[I any, P interface {

@@ -35,12 +35,13 @@ type definitionsBody struct {
 	Definitions []catalog.Entry `json:"definitions"`
 }
 
-type namePath struct {
+// NamePath is how requests name a definition.
+type NamePath struct {
 	Name string `path:"name" doc:"Name of the definition"`
 }
 
 type getDefinitionInput struct {
-	namePath
+	NamePath
 	IfNoneMatch string `header:"If-None-Match" doc:"ETag that is known already"`
 }
 
@@ -51,7 +52,7 @@ type entryOutput struct {
 }
 
 type putDefinitionInput struct {
-	namePath
+	NamePath
 	ContentType string `header:"Content-Type"`
 	IfMatch     string `header:"If-Match" doc:"Apply only if the definition still has this ETag (* : if it exists)"`
 	IfNoneMatch string `header:"If-None-Match" doc:"*: apply only if the definition doesn't exist"`
@@ -65,7 +66,7 @@ type changeOutput struct {
 }
 
 type deleteDefinitionInput struct {
-	namePath
+	NamePath
 	IfMatch string `header:"If-Match" doc:"Remove only if the definition still has this ETag"`
 }
 

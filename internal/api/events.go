@@ -29,7 +29,7 @@ func (s *server) eventRoutes() {
 type sessionsInput struct {
 	Agent string `query:"agent" doc:"Name of an agent"`
 	Ended bool   `query:"ended" doc:"Those that ended as well"`
-	pageInput
+	PageInput
 }
 
 func (s *server) sessionRoutes() {

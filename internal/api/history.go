@@ -22,7 +22,7 @@ func (s *server) historyRoutes() {
 	register(s, operation{
 		id: "get-order-history", method: http.MethodGet, path: "/orders/{order}/history", role: "viewer", tag: "Orders",
 		summary: "What happened to an order, the oldest first", codes: []string{"order_not_found"},
-	}, func(ctx context.Context, in *orderPath) (*struct{ Body historyBody }, error) {
+	}, func(ctx context.Context, in *OrderPath) (*struct{ Body historyBody }, error) {
 		id, err := s.Orders.ID(ctx, in.Order)
 		if err != nil {
 			return nil, err
@@ -33,7 +33,7 @@ func (s *server) historyRoutes() {
 	register(s, operation{
 		id: "get-order-outputs", method: http.MethodGet, path: "/orders/{order}/outputs", role: "viewer", tag: "Orders",
 		summary: "Values that the order's jobs handed back", codes: []string{"order_not_found"},
-	}, func(ctx context.Context, in *orderPath) (*struct{ Body outputsBody }, error) {
+	}, func(ctx context.Context, in *OrderPath) (*struct{ Body outputsBody }, error) {
 		id, err := s.Orders.ID(ctx, in.Order)
 		if err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func (s *server) historyRoutes() {
 }
 
 type outputInput struct {
-	orderPath
+	OrderPath
 	Stream string `query:"stream" default:"stdout" enum:"stdout,stderr"`
 	Lease  int64  `query:"lease" minimum:"0" doc:"The attempt; 0 for the last one that wrote anything"`
 	Offset int64  `query:"offset" minimum:"0" doc:"First byte wanted"`

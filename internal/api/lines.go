@@ -9,9 +9,9 @@ import (
 )
 
 type lineInput struct {
-	namePath
+	NamePath
 	Body struct {
-		reasonBody
+		Because
 		Mode string `json:"mode" doc:"pass, strict, or auto: the facts decide"`
 	}
 }
@@ -20,7 +20,7 @@ func (s *server) lineRoutes() {
 	register(s, operation{
 		id: "get-line", method: http.MethodGet, path: "/agents/{name}/line", role: "viewer", tag: "Lines",
 		summary: "How the line of an agent or cluster treats blocked orders", codes: []string{"unknown_agent"},
-	}, func(ctx context.Context, in *namePath) (*struct{ Body order.Line }, error) {
+	}, func(ctx context.Context, in *NamePath) (*struct{ Body order.Line }, error) {
 		return s.lineNow(ctx, in.Name)
 	})
 	register(s, operation{
@@ -45,7 +45,7 @@ type pausesBody struct {
 
 type pauseInput struct {
 	Body struct {
-		reasonBody
+		Because
 		Kind  string `json:"kind" doc:"queue, agent, lock or workflow"`
 		Name  string `json:"name"`
 		Until string `json:"until,omitempty" doc:"Instant (RFC 3339) or duration from now at which it ends by itself; else it lasts until it is ended"`

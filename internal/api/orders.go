@@ -11,8 +11,9 @@ import (
 	"github.com/siding-dev/siding/internal/order"
 )
 
-// orderPath is how requests name an order.
-type orderPath struct {
+// OrderPath is how requests name an order. Like other parts of inputs it is
+// exported because huma looks into exported fields only.
+type OrderPath struct {
 	Order string `path:"order" doc:"Id of the order, or ref:REFERENCE"`
 }
 
@@ -130,11 +131,11 @@ type listOrdersInput struct {
 	Queue    string `query:"queue" doc:"Name of a queue; - for the orders without one"`
 	Key      string `query:"key"`
 	Ref      string `query:"ref" doc:"Beginning of references; the list is then by reference"`
-	pageInput
+	PageInput
 }
 
-// pageInput are the parameters of lists that come in pages.
-type pageInput struct {
+// PageInput has the parameters of lists that come in pages.
+type PageInput struct {
 	Cursor string `query:"cursor" doc:"The next of the page before"`
 	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Length of a page"`
 }
@@ -146,7 +147,7 @@ func (s *server) listOrders(ctx context.Context, in *listOrdersInput) (*struct{ 
 	return &struct{ Body order.Page }{page}, err
 }
 
-func (s *server) getOrder(ctx context.Context, in *orderPath) (*orderBody, error) {
+func (s *server) getOrder(ctx context.Context, in *OrderPath) (*orderBody, error) {
 	id, err := s.Orders.ID(ctx, in.Order)
 	if err != nil {
 		return nil, err

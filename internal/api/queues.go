@@ -13,7 +13,7 @@ func (s *server) whyRoutes() {
 	register(s, operation{
 		id: "why", method: http.MethodGet, path: "/orders/{order}/why", role: "viewer", tag: "Orders",
 		summary: "Why an order waits: a row per obstacle", codes: []string{"order_not_found", "order_final"},
-	}, func(ctx context.Context, in *orderPath) (*struct{ Body why.Answer }, error) {
+	}, func(ctx context.Context, in *OrderPath) (*struct{ Body why.Answer }, error) {
 		id, err := s.Orders.ID(ctx, in.Order)
 		if err != nil {
 			return nil, err
@@ -23,18 +23,19 @@ func (s *server) whyRoutes() {
 	})
 }
 
-type queuePath struct {
+// QueuePath is how requests name a queue.
+type QueuePath struct {
 	Name string `path:"name" doc:"Name of the queue; - for the orders without one"`
 }
 
 type listInput struct {
-	queuePath
+	QueuePath
 	List string `path:"list" doc:"waiting, pending, scheduled, dead, attention or suspended"`
-	pageInput
+	PageInput
 }
 
 type overflowInput struct {
-	queuePath
+	QueuePath
 	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Most orders of each resource beyond the capacity"`
 }
 

@@ -84,7 +84,7 @@ func TestRefusals(t *testing.T) {
 		{"queue of capacity 0", "PUT", "/queues/Q2", `{"capacity":0}`, 422, "invalid_definition", []string{`"path":"capacity"`, `"line":1`, "pause"}},
 		{"queue with an unknown field", "PUT", "/queues/Q2", "{\n\"capactiy\": 3}", 422, "invalid_definition", []string{`"line":2`, "capacity"}},
 		{"queue of another name", "PUT", "/queues/Q2", `{"name":"Q3"}`, 422, "invalid_definition", nil},
-		{"queue without a body", "PUT", "/queues/Q2", ``, 422, "invalid_definition", nil},
+		{"queue without a body", "PUT", "/queues/Q2", ``, 400, "invalid_request", nil},
 		{"queue with a bad name", "PUT", "/queues/-", `{}`, 422, "invalid_name", nil},
 		{"agent that lists nothing", "PUT", "/agents/a2", `{"processes":1,"queues":["Q9"]}`, 422, "unknown_queue", []string{"Q9"}},
 		{"negative wait limit of a workflow", "POST", "/apply",

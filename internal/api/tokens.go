@@ -45,7 +45,7 @@ func (s *server) tokenRoutes() {
 	register(s, operation{
 		id: "revoke-token", method: http.MethodDelete, path: "/tokens/{name}", role: "admin", tag: "Tokens",
 		summary: "Revoke a token: at once here, within seconds on other replicas", codes: []string{"token_not_found"},
-	}, func(ctx context.Context, in *namePath) (*struct{}, error) {
+	}, func(ctx context.Context, in *NamePath) (*struct{}, error) {
 		err := s.tokens.Revoke(ctx, in.Name, personOf(ctx).String())
 		s.auth.forget()
 		return nil, err

@@ -63,7 +63,7 @@ func (s *server) uploadRoutes() {
 
 // attachmentIn finds the attachment that a streamed request names.
 func (s *server) attachmentIn(r *http.Request) (int64, string, error) {
-	in := attachmentPath{orderPath{pathValue(r, "order")}, pathValue(r, "name")}
+	in := AttachmentPath{OrderPath{pathValue(r, "order")}, pathValue(r, "name")}
 	id, err := s.attachmentOf(r.Context(), &in)
 	return id, in.Name, err
 }

@@ -72,7 +72,7 @@ func (o *Orders) Add(ctx context.Context, orders json.RawMessage, person Person)
 	var intake bool
 	err := o.db.Tx(ctx, func(tx pgx.Tx) error {
 		added, lines, intake = nil, nil, false
-		rows, err := tx.Query(ctx, o.db.SQL(`SELECT ordinal, order_id, existing, line_id, needs_intake FROM siding.add_orders($1::jsonb, $2, false, true)`),
+		rows, err := tx.Query(ctx, o.db.SQL(`SELECT ordinal, order_id, existing, line_id, needs_intake FROM siding.add_orders($1::jsonb, $2, false)`),
 			string(orders), person.String())
 		if err != nil {
 			return err

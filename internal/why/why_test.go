@@ -315,6 +315,22 @@ func TestGates(t *testing.T) {
 	w.expectRefusal(1<<40, "order_not_found")
 }
 
+// Two keys with one hash don't hold each other, and the predecessor is found
+// behind the orders of the other key.
+func TestEqualHashes(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.Add(`{"workflow": "k", "ref": "A1", "key": "A"}`, `{"workflow": "k", "ref": "B1", "key": "B"}`, `{"workflow": "k", "ref": "B2", "key": "B"}`,
+		`{"workflow": "k", "ref": "A2", "key": "A"}`, `{"workflow": "k", "ref": "C1", "key": "C"}`)
+	w.Exec(`UPDATE siding.orders SET key_hash = 7`)
+	w.expectObstacle("A2", why.KeyHeld, why.Later, fmt.Sprint(w.ID("A1")), nil)
+	w.expectObstacle("B2", why.KeyHeld, why.Later, fmt.Sprint(w.ID("B1")), nil)
+	w.Exec(`UPDATE siding.orders SET key_closed = true WHERE id = $1`, w.ID("C1")) // as if another of its key were active
+	if o, _ := w.obstacle("C1", why.KeyRunning); o.Subject != "" {
+		t.Errorf("C1 waits for %q of another key", o.Subject)
+	}
+}
+
 func TestIntake(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -2,8 +2,8 @@
 -- (the one exception is asked for: two transactions that add the same reference).
 --
 -- Orders with a key, and the first ones of a (line, limit, queue) that has no stream yet, are inserted with the intake gate
--- closed; siding.intake gives them their place after the commit. The controller's own short transactions do both at once
--- (p_place): they lock the stripes of the keys first.
+-- closed; siding.intake gives them their place after the commit. Also where the controller itself adds: placing in the same
+-- transaction would hold the locks of all keys of a call for as long as its rows are written, and reports would wait.
 
 -- What is wrong with a list of expected attachments; null if nothing is.
 CREATE OR REPLACE FUNCTION siding.attachments_problem(p_attachments jsonb) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
@@ -145,49 +145,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION siding.refuse_order(int, text, jsonb) IS 'Refuses one order of a call with a clear message.';
 
--- Whether a call of the controller itself can place its orders at once: then the stripes of their keys are locked here,
--- before any number is drawn. Not where an order begins at a lock or needs a new stream, or where an order of one of the
--- keys still waits for the intake and so goes first.
-CREATE OR REPLACE FUNCTION siding.lock_keys_to_place(p_orders jsonb) RETURNS boolean LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
-AS $$
-DECLARE
-    v_hashes bigint[];
-    v_intake boolean;
-BEGIN
-    IF NOT EXISTS (
-        SELECT FROM (SELECT DISTINCT e ->> 'workflow' AS name FROM jsonb_array_elements(p_orders) AS e) x
-        JOIN siding.workflows w ON w.name = x.name JOIN siding.workflow_versions v ON v.version_id = w.current_version_id
-        WHERE v.ordering <> 'independent') THEN
-        RETURN false;
-    END IF;
-    SELECT array_agg(DISTINCT siding.key_hash(v.key_space_id, CASE v.ordering
-                         WHEN 'strict' THEN '*'
-                         WHEN 'key_from_order' THEN e ->> 'key'
-                         WHEN 'key_template' THEN siding.key_from(v.key_template, e -> 'args') END)),
-           bool_or(s.lock_path IS NOT NULL OR t.line_id IS NULL)
-    INTO v_hashes, v_intake
-    FROM jsonb_array_elements(p_orders) AS e
-    JOIN siding.workflows w ON w.name = e ->> 'workflow'
-    JOIN siding.workflow_versions v ON v.version_id = w.current_version_id
-    JOIN siding.steps s ON s.step_id = v.first_step_id
-    LEFT JOIN siding.queues q ON q.name = e ->> 'queue'
-    LEFT JOIN siding.streams t ON (t.line_id, t.class_id, t.queue_id) = (s.line_id, s.class_id, coalesce(q.queue_id, 0));
-    IF v_intake THEN
-        RETURN false;
-    END IF;
-    PERFORM siding.lock_stripes(v_hashes);
-    RETURN NOT EXISTS (
-        SELECT FROM unnest(v_hashes) AS h
-        WHERE EXISTS (SELECT FROM siding.orders o WHERE o.key_hash = h AND o.key_arrival IS NULL));
-END $$;
-COMMENT ON FUNCTION siding.lock_keys_to_place(jsonb) IS 'Locks the keys of orders to add, if they can be placed at once; tells whether.';
-
 CREATE OR REPLACE FUNCTION siding.add_orders(
     p_orders jsonb,
     p_person text DEFAULT NULL,
-    p_notify boolean DEFAULT true,
-    p_place boolean DEFAULT false
+    p_notify boolean DEFAULT true
 ) RETURNS TABLE (ordinal int, order_id bigint, existing boolean, line_id int, needs_intake boolean)
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
@@ -197,9 +158,7 @@ DECLARE
     v_now      timestamptz := siding.clock();
     v_person   text := coalesce(p_person, session_user);
     v_count    int;
-    v_placed   boolean := false;
     v_ids      bigint[];
-    v_arrivals bigint[];
     v_existing bigint[];
     v_inline   record;
 BEGIN
@@ -218,16 +177,10 @@ BEGIN
         FROM jsonb_array_elements(p_orders) WITH ORDINALITY AS x (e, n) WHERE jsonb_typeof(e) <> 'object' ORDER BY n LIMIT 1;
     END IF;
 
-    IF p_place THEN
-        v_placed := siding.lock_keys_to_place(p_orders);
-    END IF;
     -- The transaction's id is drawn before any position is (siding.raise_floors relies on it), and the numbers in the
     -- order of the call.
     PERFORM pg_current_xact_id();
     SELECT array_agg(nextval('siding.order_numbers')) INTO v_ids FROM generate_series(1, v_count);
-    IF v_placed THEN
-        SELECT array_agg(nextval('siding.key_arrivals')) INTO v_arrivals FROM generate_series(1, v_count);
-    END IF;
 
     IF jsonb_path_exists(p_orders, '$[*].ref') THEN
         v_existing := siding.claim_references(p_orders, v_ids);
@@ -283,27 +236,17 @@ BEGIN
         FROM judged j
     ), fresh AS (
         SELECT * FROM checked WHERE existing_id IS NULL
-    ), placed AS (
-        -- With the key's stripe locked: the first of a key that has no live order is its head.
-        SELECT f.*, v_placed AND key IS NOT NULL AS placed,
-               v_placed AND key IS NOT NULL AND row_number() OVER (PARTITION BY key_space_id, key ORDER BY n) = 1 AS first_of_key
-        FROM fresh f
     ), live AS (
-        INSERT INTO siding.orders (id, position, added_at, ready_at, due_at, wait_deadline, key_hash, key_space_id, key, key_arrival,
+        INSERT INTO siding.orders (id, position, added_at, ready_at, due_at, wait_deadline, key_hash, key_space_id, key,
                                    step_id, line_id, class_id, queue_id,
                                    intake_closed, due_closed, attachment_closed, key_closed, lock_closed, pause_closed, has_attachments)
         SELECT id, id << 20, v_now, v_now, due_at,
                CASE WHEN blocked THEN greatest(v_now, due_at) + wait_limit END,
                siding.key_hash(key_space_id, key), CASE WHEN key IS NOT NULL THEN key_space_id END, key,
-               CASE WHEN placed THEN v_arrivals[n] END,
                first_step_id, line_id, class_id, queue_id,
-               key IS NOT NULL AND NOT placed OR lock_path IS NOT NULL OR no_stream,
-               coalesce(due_at > v_now, false), blocked,
-               key IS NOT NULL AND NOT (first_of_key AND NOT EXISTS (
-                   SELECT FROM siding.orders p
-                   WHERE p.key_hash = siding.key_hash(f.key_space_id, f.key) AND p.key_space_id = f.key_space_id AND p.key = f.key)),
-               lock_path IS NOT NULL, paused, attachments <> '[]'
-        FROM placed f
+               key IS NOT NULL OR lock_path IS NOT NULL OR no_stream,
+               coalesce(due_at > v_now, false), blocked, key IS NOT NULL, lock_path IS NOT NULL, paused, attachments <> '[]'
+        FROM fresh f
         RETURNING orders.id, orders.line_id, orders.intake_closed
     ), input AS (
         INSERT INTO siding.inputs (order_id, added_at, ref, added_by, wait_limit, args)
@@ -335,5 +278,5 @@ BEGIN
         END LOOP;
     END IF;
 END $$;
-COMMENT ON FUNCTION siding.add_orders(jsonb, text, boolean, boolean) IS
-'Adds orders in the caller''s transaction: a JSON array of {workflow, ref, key, queue, due, args, wait_limit, attachments}. All or none. p_notify: wake the controllers at commit (they poll as well). p_place is for the controller itself. Returns one row per element, in no particular order.';
+COMMENT ON FUNCTION siding.add_orders(jsonb, text, boolean) IS
+'Adds orders in the caller''s transaction: a JSON array of {workflow, ref, key, queue, due, args, wait_limit, attachments}. All or none. p_notify: wake the controllers at commit (they poll as well). Returns one row per element, in no particular order.';

@@ -36,7 +36,7 @@ func (w *World) Reset(ctx context.Context) error {
 		return fmt.Errorf("reset world: %w", err)
 	}
 	fresh := New(w.db)
-	fresh.owned, fresh.digest = w.owned, w.digest
+	fresh.owned, fresh.digest, fresh.marking = w.owned, w.digest, w.marking
 	*w = *fresh
 	return nil
 }

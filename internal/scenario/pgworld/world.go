@@ -56,10 +56,11 @@ type World struct {
 	agents map[string]*agentRun
 	// queueAt is the queue of each attempt when it started, by lease number.
 	queueAt map[int64]string
-	// digest is the statement of Fingerprint, made when first needed.
-	digest string
-	// month for which partitions are there.
-	month time.Time
+	// digest and marking are the statements of Fingerprint and mark, made when
+	// first needed.
+	digest, marking string
+	// settled is the mark of the state in which sweepers had nothing to do.
+	settled string
 	// owned says that Close drops the schema.
 	owned bool
 }

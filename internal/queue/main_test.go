@@ -1,0 +1,9 @@
+package queue_test
+
+import (
+	"testing"
+
+	"github.com/siding-dev/siding/internal/db/dbtest"
+)
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
