@@ -67,6 +67,9 @@ production.`,
 
 func (a *app) dev(ctx context.Context, c config.Config, dir string) (err error) {
 	logger := a.logger(c.Log)
+	if err := makeDevDir(dir); err != nil {
+		return err
+	}
 	fmt.Fprintf(a.Err, "starting Postgres in %s\n", dir)
 	pg, err := embedded.Start(ctx, embedded.Config{Dir: filepath.Join(dir, "postgres")})
 	if err != nil {
@@ -180,4 +183,20 @@ func devDir() (string, error) {
 			return dir, nil
 		}
 	}
+}
+
+// makeDevDir makes the directory so that the user that Postgres runs as, if we
+// are root, can get to its part of it.
+func makeDevDir(dir string) error {
+	_, err := os.Stat(dir)
+	if err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil { // whatever the umask is
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
 }

@@ -207,7 +207,7 @@ late, attention, retries, line modes. --follow begins with the next event.`,
 				return err
 			}
 			if !follow {
-				return a.printer().Events(found.Events)
+				return a.printer().Events(found, limit)
 			}
 			for {
 				if err := a.printer().MoreEvents(found.Events); err != nil {

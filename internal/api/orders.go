@@ -94,6 +94,9 @@ func (s *server) addOrders(ctx context.Context, in *struct{ RawBody []byte }) (*
 	if err != nil {
 		return nil, err
 	}
+	if added == nil {
+		added = []order.Added{}
+	}
 	out := &addedBody{Status: http.StatusOK, Body: added}
 	for _, a := range added {
 		if !a.Existing {

@@ -74,14 +74,17 @@ func (p *Printer) Attachments(list []client.Attachment) error {
 	return p.Print(list, t)
 }
 
+var listHeader = []string{"order", "ref", "workflow", "key", "state", "job", "line", "added", "due", "reason"}
+
+func (p *Printer) listRow(e client.ListEntry) []any {
+	return []any{e.Order, e.Ref, e.Workflow, e.Key, e.State, e.Job, e.Line, p.Time(&e.AddedAt), p.Time(e.DueAt), e.Reason}
+}
+
 // QueueList writes a list of a queue.
 func (p *Printer) QueueList(page client.ListPage) error {
-	t := Table{
-		Header: []string{"order", "ref", "workflow", "key", "state", "job", "line", "added", "due", "reason"},
-		Empty:  fmt.Sprintf("list %s of queue %s is empty", page.List, page.Queue),
-	}
+	t := Table{Header: listHeader, Empty: fmt.Sprintf("list %s of queue %s is empty", page.List, page.Queue)}
 	for _, e := range page.Orders {
-		t.Row(e.Order, e.Ref, e.Workflow, e.Key, e.State, e.Job, e.Line, p.Time(&e.AddedAt), p.Time(e.DueAt), e.Reason)
+		t.Row(p.listRow(e)...)
 	}
 	if page.Next != "" {
 		t.Foot = "there are more; go on with --cursor " + page.Next
@@ -176,27 +179,22 @@ func (p *Printer) Tokens(tokens []client.Token) error {
 	return p.Print(tokens, t)
 }
 
-// QueueLists writes several lists of a queue, each with its name.
+// QueueLists writes all lists of a queue as one table.
 func (p *Printer) QueueLists(pages []client.ListPage) error {
-	if p.Format == FormatJSON {
-		return p.JSON(pages)
-	}
-	for i, page := range pages {
-		if i > 0 {
-			if err := p.Line(""); err != nil {
-				return err
-			}
+	t := Table{Header: append([]string{"list"}, listHeader...), Empty: "all lists are empty"}
+	var more []string
+	for _, page := range pages {
+		for _, e := range page.Orders {
+			t.Row(append([]any{page.List}, p.listRow(e)...)...)
 		}
-		if len(page.Orders) > 0 {
-			if err := p.Line("%s:", page.List); err != nil {
-				return err
-			}
-		}
-		if err := p.QueueList(page); err != nil {
-			return err
+		if page.Next != "" {
+			more = append(more, page.List)
 		}
 	}
-	return nil
+	if len(more) > 0 {
+		t.Foot = "there are more in " + strings.Join(more, ", ") + "; see them with --list"
+	}
+	return p.Print(pages, t)
 }
 
 // Definition writes one definition: as JSON for people too, who will want to

@@ -144,11 +144,14 @@ func (p *Printer) History(moments []client.Moment) error {
 	return p.Print(moments, t)
 }
 
-// Events writes events.
-func (p *Printer) Events(events []client.Event) error {
-	t := eventTable(events)
+// Events writes a page of events.
+func (p *Printer) Events(page client.EventPage, limit int) error {
+	t := eventTable(page.Events)
 	t.Empty = "no events"
-	return p.Print(events, t)
+	if len(page.Events) >= limit {
+		t.Foot = "there may be more; go on with --cursor " + page.Next
+	}
+	return p.Print(page, t)
 }
 
 // MoreEvents writes events that came later: JSON objects one by line, or lines

@@ -34,6 +34,8 @@ const (
 	patience = 30 * time.Second
 
 	attachmentName = "scan"
+	// hashShown is how much of a hash the job writes: people compare it by eye.
+	hashShown      = 12
 	attachmentText = "This is the scan that J2 was waiting for.\n"
 )
 
@@ -101,10 +103,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.Controller.Add(ctx, text); err != nil {
 		return err
 	}
-	if err := d.watch(ctx, "the orders have their places", none("arriving")); err != nil {
+	if err := d.watch(ctx, "the orders have their places", placed); err != nil {
 		return err
 	}
-	d.expect("before an agent is there", "J1 ready, J2 blocked, J3 ready, J4 held, J5 ready", d.states("J1", "J2", "J3", "J4", "J5"))
+	d.expect("before an agent is there", "J1 J3 J5 ready, J2 blocked, J4 held", d.states("J1", "J2", "J3", "J4", "J5"))
 	if err := d.reasons(ctx); err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.watch(ctx, "J1, J3 and J5 have finished", all("finished", "J1", "J3", "J5")); err != nil {
 		return err
 	}
-	d.expect("J2 stepped aside, the ready ones passed", "J1, J3, J5", d.started())
+	d.expect("J2 stepped aside, others passed", "J1 J3 J5", d.started())
 	d.expect("meanwhile", "J2 blocked, J4 held", d.states("J2", "J4"))
 
 	d.say("The attachment arrives: %d bytes by HTTP PUT, checked against the SHA-256 that J2 announced.", len(attachmentText))
@@ -126,7 +128,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.watch(ctx, "J2 and J4 have finished", all("finished", "J2", "J4")); err != nil {
 		return err
 	}
-	d.expect("J2 goes before J4, which came later", "J1, J3, J5, J2, J4", d.started())
+	d.expect("J2 went before J4", "J1 J3 J5 J2 J4", d.started())
 	return d.jobs()
 }
 
@@ -171,7 +173,7 @@ func (d *demo) reasons(ctx context.Context) error {
 			return err
 		}
 		for _, o := range answer.Obstacles {
-			d.say("why %s?  %s (%s %s)", q.ref, o.EndsBy, o.Code, o.Subject)
+			d.say("why %s?  %s %s: ends when %s", q.ref, o.Code, o.Subject, o.EndsBy)
 		}
 		d.expect("why "+q.ref, q.expected, codes(answer))
 	}
@@ -202,16 +204,16 @@ func (d *demo) jobs() error {
 		}
 		order = append(order, fields[0])
 		if _, read, ok := strings.Cut(line, "read "); ok {
-			files = append(files, fields[0]+" "+read)
+			files = append(files, fields[0]+" sha256 "+read)
 		}
 	}
-	d.expect("commands that really ran", "J1, J3, J5, J2, J4", strings.Join(order, ", "))
-	d.expect("the file that J2's command found", "J2 "+hash(attachmentText), strings.Join(files, ", "))
+	d.expect("commands that really ran", "J1 J3 J5 J2 J4", strings.Join(order, " "))
+	d.expect("the file that J2's command read", "J2 sha256 "+hash(attachmentText)[:hashShown], strings.Join(files, ", "))
 	return nil
 }
 
 // watch shows the orders until a condition holds.
-func (d *demo) watch(ctx context.Context, what string, holds func(map[string]string) bool) error {
+func (d *demo) watch(ctx context.Context, what string, holds func([]client.Order) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
@@ -224,45 +226,51 @@ func (d *demo) watch(ctx context.Context, what string, holds func(map[string]str
 		slices.SortFunc(orders, func(a, b client.Order) int { return strings.Compare(a.Ref, b.Ref) })
 		d.last = orders
 		d.screen.show(time.Since(d.began), orders)
-		words := map[string]string{}
-		for _, o := range orders {
-			words[o.Ref] = o.Word
-		}
-		if len(orders) == 5 && holds(words) {
+		if holds(orders) {
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waited until %s: %w; now %v", what, ctx.Err(), words)
+			return fmt.Errorf("waited until %s: %w; now %s", what, ctx.Err(), d.states("J1", "J2", "J3", "J4", "J5"))
 		}
 	}
 }
 
-func all(word string, refs ...string) func(map[string]string) bool {
-	return func(words map[string]string) bool {
-		return !slices.ContainsFunc(refs, func(ref string) bool { return words[ref] != word })
-	}
-}
-
-func none(word string) func(map[string]string) bool {
-	return func(words map[string]string) bool {
-		for _, w := range words {
-			if w == word {
-				return false
+// all says that orders have a state.
+func all(word string, refs ...string) func([]client.Order) bool {
+	return func(orders []client.Order) bool {
+		n := 0
+		for _, o := range orders {
+			if o.Word == word && slices.Contains(refs, o.Ref) {
+				n++
 			}
 		}
-		return true
+		return n == len(refs)
 	}
 }
 
-// states tells the states of orders as last seen.
+// placed says that all orders have their place in line.
+func placed(orders []client.Order) bool {
+	return len(orders) == 5 && !slices.ContainsFunc(orders, func(o client.Order) bool { return slices.Contains(o.Gates, "intake") })
+}
+
+// states tells the states of orders as last seen, those with the same together.
 func (d *demo) states(refs ...string) string {
-	var parts []string
+	var words []string
+	with := map[string][]string{}
 	for _, o := range d.last {
-		if slices.Contains(refs, o.Ref) {
-			parts = append(parts, o.Ref+" "+o.Word)
+		if !slices.Contains(refs, o.Ref) {
+			continue
 		}
+		if with[o.Word] == nil {
+			words = append(words, o.Word)
+		}
+		with[o.Word] = append(with[o.Word], o.Ref)
+	}
+	parts := make([]string, len(words))
+	for i, word := range words {
+		parts[i] = strings.Join(with[word], " ") + " " + word
 	}
 	return strings.Join(parts, ", ")
 }
@@ -280,7 +288,7 @@ func (d *demo) started() string {
 	for i, o := range started {
 		refs[i] = o.Ref
 	}
-	return strings.Join(refs, ", ")
+	return strings.Join(refs, " ")
 }
 
 func (d *demo) expect(what, expected, observed string) {

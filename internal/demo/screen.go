@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,11 +43,11 @@ func (s *screen) show(at time.Duration, orders []client.Order) {
 	var changes []string
 	words := map[string]string{}
 	for _, o := range orders {
-		words[o.Ref] = o.Word
+		words[o.Ref] = wordOf(o)
 		if before, known := s.words[o.Ref]; !known {
-			changes = append(changes, o.Ref+" "+o.Word)
-		} else if before != o.Word {
-			changes = append(changes, fmt.Sprintf("%s %s -> %s", o.Ref, before, o.Word))
+			changes = append(changes, o.Ref+" "+wordOf(o))
+		} else if before != wordOf(o) {
+			changes = append(changes, fmt.Sprintf("%s %s -> %s", o.Ref, before, wordOf(o)))
 		}
 	}
 	s.words = words
@@ -73,6 +74,15 @@ func (s *screen) draw() {
 // end leaves the last table where it is.
 func (s *screen) end() { s.drawn = 0 }
 
+// wordOf is an order's state. One without a place yet has all gates closed that
+// it may turn out not to need, which would only confuse.
+func wordOf(o client.Order) string {
+	if slices.Contains(o.Gates, "intake") {
+		return "arriving"
+	}
+	return o.Word
+}
+
 func tableOf(orders []client.Order) string {
 	t := cli.Table{Header: []string{"order", "key", "state", "attachment", "waited when ready"}}
 	for _, o := range orders {
@@ -83,7 +93,7 @@ func tableOf(orders []client.Order) string {
 		if o.ReadyWaitMillis != nil {
 			waited = cli.Duration(time.Duration(*o.ReadyWaitMillis) * time.Millisecond)
 		}
-		t.Row(o.Ref, o.Key, o.Word, expects, waited)
+		t.Row(o.Ref, o.Key, wordOf(o), expects, waited)
 	}
 	var out strings.Builder
 	if err := t.Write(&out); err != nil {
@@ -102,22 +112,16 @@ func (d *demo) summary() (bool, error) {
 		if !r.ok() {
 			ok, verdict = false, "FAILED"
 		}
-		t.Row(r.what, short(r.expected), short(r.observed), verdict)
+		t.Row(r.what, r.expected, r.observed, verdict)
+	}
+	t.Foot = "all as expected"
+	if !ok {
+		t.Foot = "NOT as expected"
 	}
 	fmt.Fprintln(d.Out)
-	if err := t.Write(d.Out); err != nil {
+	p := cli.Printer{Out: d.Out, Format: cli.FormatTable}
+	if err := p.Print(nil, t); err != nil {
 		return false, err
 	}
 	return ok, nil
-}
-
-// short cuts hashes, which nobody compares by eye; the verdict has seen all.
-func short(text string) string {
-	words := strings.Fields(text)
-	for i, w := range words {
-		if len(w) == 64 {
-			words[i] = "sha256 " + w[:12] + "..."
-		}
-	}
-	return strings.Join(words, " ")
 }

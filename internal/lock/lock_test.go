@@ -275,6 +275,7 @@ func TestLocksUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(1500*time.Millisecond); logDeadlocks(t, w)
 	if grants > 0 {
 		t.Errorf("%d grants are left", grants)
 	}

@@ -125,7 +125,7 @@ func (o *Orders) pieces(ctx context.Context, id int64, req TextRequest, text *Te
 	rows, err := o.db.Pool.Query(ctx, o.db.SQL(`
 		SELECT start_offset, data FROM siding.output_text
 		WHERE order_id = $1 AND lease_no = $2 AND stream = $3
-		  AND start_offset > $4 - $6 AND start_offset < $5 AND start_offset + length(data) > $4
+		  AND start_offset > $4::bigint - $6::bigint AND start_offset < $5 AND start_offset + length(data) > $4
 		ORDER BY start_offset`), id, text.Lease, req.Stream, text.Offset, text.Offset+req.Limit, int64(maxPiece))
 	if err != nil {
 		return err

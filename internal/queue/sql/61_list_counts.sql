@@ -4,7 +4,7 @@
 -- False if the numbers are younger than p_min_age or another replica is at it. The caller keeps the cost bounded by that
 -- age: it grows with what the last count took (internal/queue).
 CREATE OR REPLACE FUNCTION siding.refresh_list_counts(p_min_age interval) RETURNS boolean LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended(siding.channel() || '/list_counts', 0))

@@ -15,7 +15,7 @@ COMMENT ON FUNCTION siding.queue_named(text) IS 'Id of a queue by name; 0 for "-
 CREATE OR REPLACE FUNCTION siding.list_orders(
     p_queue int, p_list text, p_after bigint, p_after_at timestamptz, p_after_id bigint, p_limit int
 ) RETURNS TABLE (order_id bigint, sort_key bigint, sort_at timestamptz) LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -83,7 +83,7 @@ CREATE OR REPLACE FUNCTION siding.list_page(
     state text, "position" bigint, key text, attempt int, added_at timestamptz, due_at timestamptz, ready_at timestamptz,
     started_at timestamptz, leased_at timestamptz, agent text, reason text
 ) LANGUAGE sql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
     SELECT o.id, l.sort_key, l.sort_at, i.ref, w.name, s.step_path, s.job, r.kind, r.name,
            siding.state_word(o), o.position, o.key, o.attempt, o.added_at, o.due_at, o.ready_at,
@@ -105,6 +105,7 @@ COMMENT ON FUNCTION siding.list_page(int, text, bigint, timestamptz, bigint, int
 -- behind them. Per resource at most the capacity and p_limit more, or p_limit where the queue has no capacity.
 CREATE OR REPLACE FUNCTION siding.in_queue(p_queue int, p_limit int)
 RETURNS TABLE (kind text, resource text, order_id bigint, "position" bigint, overflow boolean) LANGUAGE sql STABLE
+SET jit = off
 AS $$
     SELECT r.kind, r.name, c.id, c.position, coalesce(c.place > q.capacity, false)
     FROM siding.queues q

@@ -6,7 +6,7 @@
 -- used up. rank is the precedence of the order's queue; others come behind the listed ones.
 CREATE OR REPLACE FUNCTION siding.candidates(p_resource int, p_n int)
 RETURNS TABLE (id bigint, "position" bigint, queue_id int, class_id int, rank int) LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -96,7 +96,7 @@ COMMENT ON FUNCTION siding.next_pick(int, int) IS 'The order that the rule would
 -- The process limit that keeps a line from starting anything: its agent's, or that of its live sessions together; of a
 -- cluster its own, its director's, or that of all members whose turn it is. Null if none is used up.
 CREATE OR REPLACE FUNCTION siding.used_up_limit(p_line int, OUT subject text, OUT processes int, OUT running int) LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_line siding.resources;
@@ -146,7 +146,7 @@ COMMENT ON FUNCTION siding.used_up_limit(int) IS 'The process limit that keeps a
 -- How many processes an agent may run at once, its own limit and that of its live sessions, and how many it runs (counted
 -- up to the limit). No limit: null.
 CREATE OR REPLACE FUNCTION siding.process_use(p_agent int, OUT processes int, OUT running int) LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 BEGIN
     SELECT least(r.processes, (SELECT sum(s.processes) FROM siding.sessions s WHERE s.agent_id = p_agent AND s.ended_at IS NULL))

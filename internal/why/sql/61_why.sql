@@ -16,7 +16,7 @@
 CREATE OR REPLACE FUNCTION siding.turn_of(
     p_order bigint, OUT class text, OUT code text, OUT subject text, OUT numbers jsonb, OUT ends_by text
 ) LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_order    siding.orders;
@@ -118,7 +118,7 @@ COMMENT ON FUNCTION siding.turn_of(bigint) IS 'What keeps a candidate from being
 CREATE OR REPLACE FUNCTION siding.why(p_order bigint)
 RETURNS TABLE (order_id bigint, state text, next boolean, class text, code text, subject text, numbers jsonb, since timestamptz, ends_by text)
 LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
