@@ -107,7 +107,7 @@ CREATE INDEX orders_running ON siding.orders (agent_id, lease_no) WHERE state = 
 CREATE INDEX orders_running_class ON siding.orders (class_id) WHERE state = 'running' AND class_id > 0;
 CREATE INDEX orders_stopping ON siding.orders (session_id) WHERE stop IS NOT NULL AND state = 'running';
 -- Orders of one key in the order of arrival, and those that were released.
-CREATE INDEX orders_by_key ON siding.orders (key_hash, key_arrival) WHERE key_hash IS NOT NULL;
+CREATE INDEX orders_by_key ON siding.orders (key_hash, key_arrival) WHERE key_arrival IS NOT NULL;
 CREATE INDEX orders_released ON siding.orders (key_hash) WHERE released;
 -- Tripwire and look-up: at most one order of a key is active.
 CREATE UNIQUE INDEX orders_active_key ON siding.orders (key_space_id, key)

@@ -120,7 +120,7 @@ func (a *app) copyOutput(ctx context.Context, c *client.Client, order string, r 
 		}
 		r.Tail, r.Offset = 0, text.Next
 		switch {
-		case text.Next < text.Size:
+		case text.Next < text.Size && len(text.Data) > 0: // nothing came: a gap
 			continue
 		case !follow || ended:
 			return nil

@@ -143,7 +143,7 @@ BEGIN
         END IF;
         -- Rivals: the other orders of the key whose gate is open.
         SELECT coalesce(array_agg(o.id), '{}') INTO v_rivals FROM siding.orders o
-        WHERE o.key_hash = v_order.key_hash AND o.key_space_id = v_order.key_space_id AND o.key = v_order.key
+        WHERE o.key_hash = v_order.key_hash AND o.key_arrival IS NOT NULL AND o.key_space_id = v_order.key_space_id AND o.key = v_order.key
           AND o.id <> v_order.id AND NOT o.key_closed;
         SELECT coalesce(array_agg(l.id), '{}') INTO v_held
         FROM (SELECT o.id FROM siding.orders o WHERE o.id = ANY (v_rivals) ORDER BY o.id FOR UPDATE SKIP LOCKED) l;
@@ -158,7 +158,7 @@ BEGIN
     IF cardinality(v_yield) = 0 THEN
         UPDATE siding.orders o SET key_closed = true
         FROM siding.orders k
-        WHERE k.id = ANY (v_kept) AND o.key_hash = k.key_hash AND o.key_space_id = k.key_space_id AND o.key = k.key
+        WHERE k.id = ANY (v_kept) AND o.key_hash = k.key_hash AND o.key_arrival IS NOT NULL AND o.key_space_id = k.key_space_id AND o.key = k.key
           AND o.id <> k.id AND NOT o.key_closed;
     END IF;
     RETURN v_yield;

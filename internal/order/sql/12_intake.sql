@@ -33,13 +33,6 @@ BEGIN
     IF v_hashes IS NOT NULL THEN
         PERFORM siding.lock_stripes(v_hashes);
     END IF;
-    PERFORM 1 FROM siding.orders WHERE id = ANY (v_ids) AND intake_closed IS TRUE ORDER BY id FOR UPDATE;
-
-    INSERT INTO siding.streams (line_id, class_id, queue_id)
-    SELECT DISTINCT o.line_id, o.class_id, o.queue_id FROM siding.orders o
-    WHERE o.id = ANY (v_ids)
-    ON CONFLICT DO NOTHING;
-
     SELECT array_agg(nextval('siding.key_arrivals')) INTO v_arrivals FROM generate_series(1, placed);
 
     -- The first of a key that has no live order yet is its head.
@@ -68,8 +61,13 @@ BEGIN
             key_arrival   = v_arrivals[width_bucket(o.id, v_ids)],
             key_closed    = v_held[width_bucket(o.id, v_ids)],
             ready_at      = siding.clock()
-        WHERE o.id = ANY (v_ids)
-        RETURNING o.id, o.line_id, o.candidate, o.lock_closed
+        WHERE o.id = ANY (v_ids) AND o.intake_closed IS TRUE
+        RETURNING o.id, o.line_id, o.class_id, o.queue_id, o.candidate, o.lock_closed
+    ), stream AS (
+        INSERT INTO siding.streams (line_id, class_id, queue_id)
+        SELECT DISTINCT line_id, class_id, queue_id FROM opened p
+        WHERE NOT EXISTS (SELECT FROM siding.streams x WHERE (x.line_id, x.class_id, x.queue_id) = (p.line_id, p.class_id, p.queue_id))
+        ON CONFLICT DO NOTHING
     )
     SELECT coalesce(array_agg(DISTINCT line_id) FILTER (WHERE candidate), '{}'), array_agg(id ORDER BY id) FILTER (WHERE lock_closed)
     INTO lines, v_at_locks FROM opened;
