@@ -165,7 +165,7 @@ func (c *Client) jsonHeader(ctx context.Context, what call, into any) (http.Head
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read to its end
+	defer answer.Body.Close() // it was read to its end
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: read the answer: %w", what.method, what.path, err)
@@ -213,7 +213,7 @@ func (c *Client) try(ctx context.Context, at *url.URL, what call) (*http.Respons
 	slow := time.AfterFunc(c.config.Timeout+what.wait, func() { cancel(errSlow) })
 	answer, err := c.request(ctx, at, what)
 	if !slow.Stop() && err == nil && context.Cause(ctx) == errSlow { //nolint:errorlint // the cause is this very value
-		answer.Body.Close() //nolint:errcheck,gosec // it is cut off
+		answer.Body.Close() // it is cut off
 		err = errSlow
 	}
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *Client) try(ctx context.Context, at *url.URL, what call) (*http.Respons
 	}
 	if answer.StatusCode >= 400 {
 		defer cancel(nil)
-		defer answer.Body.Close() //nolint:errcheck // only its beginning is of interest
+		defer answer.Body.Close() // only its beginning is of interest
 		return fail(problemIn(answer))
 	}
 	answer.Body = &cancelBody{answer.Body, func() { cancel(nil) }}

@@ -159,7 +159,7 @@ func (c *Client) plain(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read to its end
+	defer answer.Body.Close() // it was read to its end
 	_, err = io.Copy(io.Discard, answer.Body)
 	return err
 }

@@ -192,7 +192,7 @@ func (c *Client) Text(ctx context.Context, order string, req TextRequest) (Text,
 	if err != nil {
 		return Text{}, err
 	}
-	defer answer.Body.Close() //nolint:errcheck // it was read to its end
+	defer answer.Body.Close() // it was read to its end
 	var text Text
 	for name, into := range map[string]*int64{
 		"X-Siding-Lease": &text.Lease, "X-Siding-Offset": &text.Offset, "X-Siding-Next-Offset": &text.Next, "X-Siding-Size": &text.Size,

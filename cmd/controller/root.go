@@ -92,7 +92,7 @@ func (a *app) root() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(server, a.serveCommand(), a.migrateCommand(), a.agentCommand(), a.devCommand(), a.demoCommand(), a.scenarioCommand(),
+	add(server, a.serveCommand(), a.migrateCommand(), a.agentCommand(), a.devCommand(), a.demoCommand(), a.scenarioCommand(), a.benchCommand(),
 		a.tokenCommand(), a.versionCommand())
 	add(orders, a.applyCommand(), a.getCommand(), a.listCommand(), a.deleteCommand(), a.orderCommand(), a.attachmentCommand())
 	add(facts, a.whyCommand(), a.queueCommand(), a.lineCommand(), a.pauseCommand(), a.unpauseCommand(), a.sessionCommand(),

@@ -167,7 +167,7 @@ func (s *server) leaseAttachment(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer body.Close() //nolint:errcheck // everything was read, or the answer is cut off anyway
+	defer body.Close() // everything was read, or the answer is cut off anyway
 	liftDeadlines(w)
 	w.Header().Set("Content-Type", octets)
 	reading := &noteError{r: body}

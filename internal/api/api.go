@@ -103,7 +103,7 @@ func build(deps Deps) *server {
 	}
 	s.auth = newAuthenticator(s.tokens, deps)
 
-	s.router.Use(s.requestID, s.recover, headers, middleware.GetHead)
+	s.router.Use(s.requestID, s.recover, headers, jsonByDefault, middleware.GetHead)
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	s.routes = s.router.With(s.authorise)

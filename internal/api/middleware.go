@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -47,7 +48,7 @@ func (s *server) recover(next http.Handler) http.Handler {
 			if cause == nil {
 				return
 			}
-			if cause == http.ErrAbortHandler {
+			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(cause)
 			}
 			id := requestIDOf(r.Context())
@@ -70,6 +71,17 @@ func headers(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// jsonByDefault takes what `curl -d` sends for what it means: it calls every body
+// a form, unless told otherwise, and there are no forms here.
+func jsonByDefault(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
+			r.Header.Set("Content-Type", "application/json")
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -38,6 +38,12 @@ func TestAddOrders(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &many); err != nil || len(many) != 2 || many[0].ID != one.ID || !many[0].Existing || many[1].Existing {
 		t.Errorf("an array: %s, %v", text, err)
 	}
+	for contentType, want := range map[string]int{"application/x-www-form-urlencoded": 200, "application/json; charset=utf-8": 200, "text/html": 415} {
+		got := b.do(token.Operator, http.MethodPost, "/api/v1/orders/ref:r2/suspend", strings.NewReader(`{"reason":"x"}`), "Content-Type: "+contentType)
+		if got.status != want {
+			t.Errorf("a body of %s: %d %s, want %d", contentType, got.status, got.body, want)
+		}
+	}
 	if got := add(`[]`, 200); strings.TrimSpace(got) != "[]" {
 		t.Errorf("no order: %s, want []", got)
 	}
@@ -57,6 +63,7 @@ func TestReadOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.await("it is placed", `SELECT NOT EXISTS (SELECT FROM siding.orders WHERE intake_closed)`)
 	byRef, err := c.Order(ctx, "ref:a/b %")
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package api_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -62,7 +61,6 @@ steps: [{job: go, noop: true, agent: a1}]
 type bundle struct {
 	db  *db.DB
 	url string
-	log *bytes.Buffer
 	t   *testing.T
 }
 
@@ -174,12 +172,6 @@ func (b *bundle) send(req *http.Request) answer {
 		b.t.Fatalf("%s %s: %v", req.Method, req.URL, err)
 	}
 	return answer{res.StatusCode, res.Header, string(text)}
-}
-
-// post sends JSON as an operator.
-func (b *bundle) post(path, body string) answer {
-	b.t.Helper()
-	return b.do(token.Operator, http.MethodPost, path, strings.NewReader(body), "Content-Type: application/json")
 }
 
 // fingerprint is a digest of every row of every table, but for traces of uploads

@@ -28,6 +28,8 @@ type Filter struct {
 	Cursor string
 	// Limit is the length of a page, 1 to MaxPage. Default: 100.
 	Limit int
+
+	scan int // scanRows; less in tests
 }
 
 // MaxPage bounds a page.
@@ -53,6 +55,9 @@ var finalStates = map[string]bool{"finished": true, "cancelled": true, "ended": 
 func (o *Orders) List(ctx context.Context, f Filter) (Page, error) {
 	if f.Limit == 0 {
 		f.Limit = 100
+	}
+	if f.scan == 0 {
+		f.scan = scanRows
 	}
 	if f.Limit < 1 || f.Limit > MaxPage {
 		return Page{}, db.Refuse("invalid_filter", 422, "limit %d is not between 1 and %d", f.Limit, MaxPage)
@@ -178,7 +183,7 @@ func (o *Orders) find(ctx context.Context, s search) ([]int64, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		if n == scanRows {
+		if n == int64(s.scan) {
 			bound = max(bound, end)
 		}
 	}
@@ -196,10 +201,10 @@ func (o *Orders) find(ctx context.Context, s search) ([]int64, string, error) {
 	return ids, sealCursor(strconv.FormatInt(bound, 10)), nil
 }
 
-// windows are the statements that read the next scanRows ids between $6 and $1,
+// windows are the statements that read the next s.scan ids between $6 and $1,
 // of live orders and of ended ones, unless the state rules them out.
 func windows(s search) (sources []string) {
-	limit := ` ORDER BY id DESC LIMIT ` + strconv.Itoa(scanRows) + `)`
+	limit := ` ORDER BY id DESC LIMIT ` + strconv.Itoa(s.scan) + `)`
 	byKey := ``
 	if s.Key != "" {
 		// Keys belong to spaces, of which there are few.
@@ -222,7 +227,7 @@ func (o *Orders) findByReference(ctx context.Context, s search) ([]int64, string
 	rows, err := o.db.Pool.Query(ctx, o.db.SQL(`
 		WITH refs AS (
 			SELECT ref, order_id FROM siding.order_references
-			WHERE ref > $1 AND ref >= $6 AND ref <= $6 || chr(1114111) ORDER BY ref LIMIT `+strconv.Itoa(scanRows)+`
+			WHERE ref > $1 AND ref >= $6 AND ref <= $6 || chr(1114111) ORDER BY ref LIMIT `+strconv.Itoa(s.scan)+`
 		), o AS (
 			SELECT r.ref, r.order_id AS id, l.id IS NOT NULL AS live, coalesce(l.state, e.state) AS state,
 			       coalesce(l.step_id, e.step_id) AS step_id, coalesce(l.queue_id, e.queue_id) AS queue_id, coalesce(l.key, e.key) AS key
@@ -254,9 +259,9 @@ func (o *Orders) findByReference(ctx context.Context, s search) ([]int64, string
 	err = o.db.Pool.QueryRow(ctx, o.db.SQL(`
 		SELECT count(*), coalesce(max(ref), '') FROM (
 			SELECT ref FROM siding.order_references
-			WHERE ref > $1 AND ref >= $2 AND ref <= $2 || chr(1114111) ORDER BY ref LIMIT `+strconv.Itoa(scanRows)+`) r`),
+			WHERE ref > $1 AND ref >= $2 AND ref <= $2 || chr(1114111) ORDER BY ref LIMIT `+strconv.Itoa(s.scan)+`) r`),
 		s.after, s.RefPrefix).Scan(&n, &last)
-	if err != nil || n < scanRows {
+	if err != nil || n < s.scan {
 		return ids, "", err
 	}
 	return ids, sealCursor(last), nil

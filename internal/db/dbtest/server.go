@@ -162,7 +162,11 @@ func startLocal(ctx context.Context) (*server, error) {
 // Main runs a package's tests and then ends the server; for TestMain. Without
 // it a local server ends with the test binary all the same, and a container is
 // removed by testcontainers' reaper, if that is on.
-func Main(m *testing.M) {
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main for a TestMain that has something to clean up itself: it returns
+// the exit code.
+func Run(m *testing.M) int {
 	code := m.Run()
 	if started.Load() {
 		if s, err := theServer(); err == nil {
@@ -171,5 +175,5 @@ func Main(m *testing.M) {
 			}
 		}
 	}
-	os.Exit(code)
+	return code
 }

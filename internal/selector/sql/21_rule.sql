@@ -135,7 +135,7 @@ COMMENT ON FUNCTION siding.book(int, bigint[], bigint[], int[], boolean[], int[]
 -- After a definition changed: writes the numbers that hold from now on, so that what was left out isn't remembered.
 CREATE OR REPLACE FUNCTION siding.rebook(p_resource int) RETURNS void LANGUAGE sql AS $$
     INSERT INTO siding.bookings (resource_id, queue_ids, served, penalty_left, booked_at)
-    SELECT p_resource, d.listed, n.served, n.penalty_left, siding.clock()
+    SELECT p_resource, coalesce(d.listed, '{}'), n.served, n.penalty_left, siding.clock()
     FROM (SELECT array_agg(q.queue_id ORDER BY rq.rank) AS listed, array_agg(q.capacity ORDER BY rq.rank) AS capacity,
                  array_agg(q.penalty ORDER BY rq.rank) AS penalty
           FROM siding.resource_queues rq JOIN siding.queues q ON q.queue_id = rq.queue_id

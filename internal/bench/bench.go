@@ -1,0 +1,265 @@
+// Package bench drives no-op orders through the whole system, from adding to
+// the outcome, and measures how many it brings to their end: dispatcher,
+// keeper and agent in this process, as an application that embeds them would.
+// `controller bench` runs it, and the module bench/ beside other systems.
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/siding-dev/siding/internal/agent"
+	"github.com/siding-dev/siding/internal/agent/protocol"
+	"github.com/siding-dev/siding/internal/catalog"
+	"github.com/siding-dev/siding/internal/db"
+	"github.com/siding-dev/siding/internal/definition"
+	"github.com/siding-dev/siding/internal/dispatch"
+	"github.com/siding-dev/siding/internal/keeper"
+	"github.com/siding-dev/siding/internal/order"
+)
+
+// Work is what is done.
+type Work struct {
+	// Orders is how many orders are added and run.
+	Orders int
+	// Args makes the arguments of the order with a number, a JSON object.
+	Args func(number int) json.RawMessage
+	// Keys spreads the orders over so many keys; 0: independent orders.
+	Keys int
+	// PenalisedQueues spreads them over so many queues with a penalty; 0: none.
+	PenalisedQueues int
+	// Preload adds all orders before the first is run.
+	Preload bool
+}
+
+// Settings say how it is done. The zero value of each field means its default.
+type Settings struct {
+	// Processes is the agent's process limit. Default 3000.
+	Processes int
+	// AddBatch is how many orders one call adds. Default 1000.
+	AddBatch int
+	// Adders is how many add at once. Default 1.
+	Adders int
+	// ReportWriters is how many report transactions run at once. Default 2.
+	ReportWriters int
+	// Logger gets what goes wrong. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// WithDefaults fills in the defaults.
+func (s Settings) WithDefaults() Settings {
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&s.Processes, 3000}, {&s.AddBatch, 1000}, {&s.Adders, 1}, {&s.ReportWriters, 2}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	if s.Logger == nil {
+		s.Logger = slog.Default()
+	}
+	return s
+}
+
+// Result is what a run took; times are wall-clock times.
+type Result struct {
+	// Added and Done are counted in the database.
+	Added, Done int
+	// Adding is from the first call that adds to the commit of the last.
+	Adding time.Duration
+	// Elapsed is from the first call that adds to the end of the last order.
+	Elapsed time.Duration
+}
+
+// Run is one run on an empty, migrated schema.
+type Run struct {
+	db       *db.DB
+	settings Settings
+	dispatch *dispatch.Dispatch
+	stop     context.CancelFunc
+	group    *errgroup.Group
+}
+
+// New prepares a run; Close ends it.
+func New(d *db.DB, settings Settings) *Run {
+	settings = settings.WithDefaults()
+	return &Run{
+		db: d, settings: settings,
+		dispatch: dispatch.New(d, dispatch.Config{Logger: settings.Logger, ReportWriters: settings.ReportWriters}),
+	}
+}
+
+const definitions = `
+kind: agent
+name: a1
+processes: %d
+queues: %s
+---
+kind: workflow
+name: bench
+ordering: %s
+defaults: {agent: a1}
+steps: [{job: noop, noop: true}]
+`
+
+// apply defines the agent, its queues and the workflow.
+func (r *Run) apply(ctx context.Context, work Work) error {
+	text, ordering := "", "independent"
+	queues := []string{}
+	for i := range work.PenalisedQueues {
+		name := "q" + strconv.Itoa(i+1)
+		queues = append(queues, name)
+		text += fmt.Sprintf("kind: queue\nname: %s\ncapacity: %d\npenalty: %d\n---\n", name, 5-2*i%4, 2+4*i)
+	}
+	if work.Keys > 0 {
+		ordering = "{key: order}"
+	}
+	list, err := json.Marshal(queues)
+	if err != nil {
+		return err
+	}
+	docs, err := definition.Parse("bench.yaml", []byte(text+fmt.Sprintf(definitions, r.settings.Processes, list, ordering)))
+	if err != nil {
+		return err
+	}
+	_, err = catalog.New(r.db, r.dispatch).Apply(ctx, docs, "bench")
+	return err
+}
+
+func (r *Run) start(ctx context.Context) error {
+	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.group, ctx = errgroup.WithContext(ctx)
+	r.group.Go(func() error { return r.dispatch.Run(ctx) })
+	r.group.Go(func() error { return keeper.New(r.db, r.dispatch, keeper.Config{Logger: r.settings.Logger}).Run(ctx) })
+	a, err := agent.New(agent.Config{
+		Name: "a1", Processes: r.settings.Processes, Logger: r.settings.Logger, DrainTimeout: -1,
+		Handlers: map[string]agent.Handler{"noop": func(context.Context, protocol.Lease) (json.RawMessage, error) { return nil, nil }},
+	}, r.dispatch)
+	if err != nil {
+		return err
+	}
+	r.group.Go(func() error { return a.Run(ctx) })
+	return nil
+}
+
+// Do adds the orders and waits until each has its outcome.
+func (r *Run) Do(ctx context.Context, work Work) (Result, error) {
+	if err := r.apply(ctx, work); err != nil {
+		return Result{}, err
+	}
+	if !work.Preload {
+		if err := r.start(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	var result Result
+	begin := time.Now()
+	if err := r.add(ctx, work); err != nil {
+		return Result{}, err
+	}
+	result.Adding = time.Since(begin)
+	if work.Preload {
+		if err := r.start(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	if err := r.awaitEnd(ctx); err != nil {
+		return Result{}, err
+	}
+	result.Elapsed = time.Since(begin)
+	err := r.db.Pool.QueryRow(ctx, r.db.SQL(`SELECT (SELECT count(*) FROM siding.inputs), (SELECT count(*) FROM siding.outcomes WHERE state = 'finished')`)).
+		Scan(&result.Added, &result.Done)
+	return result, err
+}
+
+// newOrder is one element of a call that adds.
+type newOrder struct {
+	Workflow string          `json:"workflow"`
+	Key      string          `json:"key,omitempty"`
+	Queue    string          `json:"queue,omitempty"`
+	Args     json.RawMessage `json:"args,omitempty"`
+}
+
+func (r *Run) add(ctx context.Context, work Work) error {
+	orders := order.New(r.db, r.dispatch)
+	var mu sync.Mutex
+	next := 0
+	group, ctx := errgroup.WithContext(ctx)
+	for range r.settings.Adders {
+		group.Go(func() error {
+			for {
+				mu.Lock()
+				from := next
+				to := min(from+r.settings.AddBatch, work.Orders)
+				next = to
+				mu.Unlock()
+				if from == to {
+					return nil
+				}
+				batch := make([]newOrder, to-from)
+				for i := range batch {
+					n := from + i
+					batch[i] = newOrder{Workflow: "bench"}
+					if work.Args != nil {
+						batch[i].Args = work.Args(n)
+					}
+					if work.Keys > 0 {
+						batch[i].Key = "key-" + strconv.Itoa(n%work.Keys)
+					}
+					if work.PenalisedQueues > 0 {
+						batch[i].Queue = "q" + strconv.Itoa(1+n%work.PenalisedQueues)
+					}
+				}
+				text, err := json.Marshal(batch)
+				if err != nil {
+					return err
+				}
+				if _, err := orders.Add(ctx, text, order.Person{Name: "bench"}); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// awaitEnd returns once no order is live, looked up in the database.
+func (r *Run) awaitEnd(ctx context.Context) error {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var live bool
+		if err := r.db.Pool.QueryRow(ctx, r.db.SQL(`
+			SELECT EXISTS (SELECT FROM siding.orders WHERE state = 'running') OR EXISTS (SELECT FROM siding.orders WHERE candidate AND NOT late)
+			    OR EXISTS (SELECT FROM siding.orders WHERE candidate AND late) OR EXISTS (SELECT FROM siding.orders WHERE intake_closed)`)).Scan(&live); err != nil {
+			return err
+		}
+		if !live {
+			if err := r.db.Pool.QueryRow(ctx, r.db.SQL(`SELECT EXISTS (SELECT FROM siding.orders)`)).Scan(&live); err != nil || !live {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// Close stops what Do started.
+func (r *Run) Close() error {
+	if r.stop == nil {
+		return nil
+	}
+	r.stop()
+	return r.group.Wait()
+}
