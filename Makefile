@@ -11,6 +11,8 @@ PKG        ?= ./...
 TESTFLAGS  ?=
 # Scenario files for `make scenarios`.
 SCENARIOS  ?= scenarios/*.yaml
+# Arguments for `make run`, for example: make run RUNFLAGS='--migrate --config my.yaml'
+RUNFLAGS   ?=
 # Arguments for the benchmark.
 BENCHFLAGS ?=
 
@@ -40,6 +42,10 @@ lint: ## Run go vet and golangci-lint (its first build takes some minutes)
 .PHONY: fmt
 fmt: ## Format all Go files
 	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: run
+run: build ## Run a controller on the configured database (config.example.yaml)
+	$(BIN) serve $(RUNFLAGS)
 
 .PHONY: dev
 dev: build postgres ## Run a controller on a private Postgres that keeps its data

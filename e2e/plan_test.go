@@ -19,17 +19,17 @@ const (
 type fate int
 
 const (
-	none            fate = iota // it has none
-	early                       // uploaded at once
-	interrupted                 // uploaded while the controller that takes it is killed
-	late                        // uploaded when others have passed
-	wrongMended                 // other bytes first, then the right ones, resumed
-	wrongCancelled              // other bytes, cancelled
-	wrongLeft                   // other bytes, left in attention
-	neverMended                 // comes when the limit is over, resumed
-	neverCancelled              // never comes, cancelled
-	neverReleased               // never comes, its successor is released, then cancelled
-	neverLeft                   // never comes, left in attention
+	none           fate = iota // it has none
+	early                      // uploaded at once
+	interrupted                // uploaded while the controller that takes it is killed
+	late                       // uploaded when others have passed
+	wrongMended                // other bytes first, then the right ones, resumed
+	wrongCancelled             // other bytes, cancelled
+	wrongLeft                  // other bytes, left in attention
+	neverMended                // comes when the limit is over, resumed
+	neverCancelled             // never comes, cancelled
+	neverReleased              // never comes, its successor is released, then cancelled
+	neverLeft                  // never comes, left in attention
 )
 
 const (

@@ -67,6 +67,10 @@ production.`,
 
 func (a *app) dev(ctx context.Context, c config.Config, dir string) (err error) {
 	logger := a.logger(c.Log)
+	c.Database.URL = "postgres:///" // not known yet
+	if err := c.Validate(); err != nil {
+		return cli.Usage(err)
+	}
 	if err := makeDevDir(dir); err != nil {
 		return err
 	}
@@ -77,9 +81,6 @@ func (a *app) dev(ctx context.Context, c config.Config, dir string) (err error) 
 	}
 	defer func() { err = errors.Join(err, stopPostgres(ctx, pg)) }()
 	c.Database.URL = pg.URL("postgres")
-	if err := c.Validate(); err != nil {
-		return cli.Usage(err)
-	}
 	version, _, _ := buildVersion()
 	s, err := server.Open(ctx, c, server.Options{Migrate: true, Version: version, Logger: logger})
 	if err != nil {

@@ -84,7 +84,7 @@ func TestCommandsOnAController(t *testing.T) {
 		want []string // in the output, or in the errors if the code isn't 0
 	}{
 		{line: "apply -f " + wrong, code: cli.ExitNo, want: []string{"agent nobody", "code:  unknown_agent"}},
-		{line: "apply -f " + file, want: []string{"queue     Q1    created", "workflow  w     created   1         1"}},
+		{line: "apply -f " + file, want: []string{"queue     Q1    created", "workflow  w     created  1         1"}},
 		{line: "apply -f -", in: testDefinitions, want: []string{"unchanged"}},
 		{line: "list queues", want: []string{"Q1", `"capacity":1`}},
 		{line: "get agent a1", want: []string{"# agent a1, revision 1", `"max_blocked": 9`}},

@@ -202,12 +202,14 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 		step, queue    int32
 		hasAttachments bool
 		addedAt        time.Time
+		waited         *float64 // seconds between ready and this first start
 	}
 	var rows []claimed
+	began := time.Now()
 	err := x.db.Tx(ctx, func(tx pgx.Tx) error {
 		rows = rows[:0]
 		found, err := tx.Query(ctx, x.db.SQL(`
-			SELECT request_no, order_id, lease_no, step_id, queue_id, attempt, coalesce(key, ''), has_attachments, added_at
+			SELECT request_no, order_id, lease_no, step_id, queue_id, attempt, coalesce(key, ''), has_attachments, added_at, waited_seconds
 			FROM siding.claim($1, $2, $3, $4, $5)`), l.agent, sessions, requests, slots, l.leaseFloor)
 		if err != nil {
 			return err
@@ -215,7 +217,7 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 		for found.Next() {
 			var c claimed
 			if err := found.Scan(&c.call, &c.lease.Order, &c.lease.Lease, &c.step, &c.queue, &c.lease.Attempt, &c.lease.Key,
-				&c.hasAttachments, &c.addedAt); err != nil {
+				&c.hasAttachments, &c.addedAt, &c.waited); err != nil {
 				return err
 			}
 			rows = append(rows, c)
@@ -225,8 +227,13 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 	if err != nil {
 		return nil, 0, fmt.Errorf("claim: %w", err)
 	}
+	x.config.Observer.Claimed(len(rows), time.Since(began))
 	answers := make([][]protocol.Lease, n)
 	var withAttachments []*protocol.Lease
+	topic, err := x.names.topic(ctx, l.agent)
+	if err != nil {
+		return nil, 0, err
+	}
 	byOrder := make(map[int64]*protocol.Lease, len(rows))
 	var first, last time.Time
 	for i := range rows {
@@ -245,6 +252,9 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 		c.lease.Workflow, c.lease.Version, c.lease.StepPath, c.lease.Job = step.workflow, step.version, step.path, step.job
 		if c.lease.Queue, err = x.names.queue(ctx, c.queue); err != nil {
 			return nil, 0, err
+		}
+		if c.waited != nil {
+			x.config.Observer.Waited(topic, c.lease.Queue, time.Duration(*c.waited*float64(time.Second)))
 		}
 		if c.hasAttachments {
 			withAttachments = append(withAttachments, &c.lease)

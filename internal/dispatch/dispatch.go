@@ -47,9 +47,28 @@ type Config struct {
 	MaxReports int
 	// ReportWriters is how many report transactions run at once. Default 2.
 	ReportWriters int
+	// Observer is told of claims and reports. Default: nobody.
+	Observer Observer
 	// Logger gets what goes wrong. Default slog.Default().
 	Logger *slog.Logger
 }
+
+// Observer is told what was done, for metrics.
+type Observer interface {
+	// Claimed is called after each claim transaction.
+	Claimed(orders int, took time.Duration)
+	// Waited is called for each order that starts for the first time: how long
+	// it was ready before, in which line (kind/name) and queue ("" for none).
+	Waited(line, queue string, wait time.Duration)
+	// Reported is called after each report transaction.
+	Reported(reports int, took time.Duration)
+}
+
+type noObserver struct{}
+
+func (noObserver) Claimed(int, time.Duration)          {}
+func (noObserver) Waited(string, string, time.Duration) {}
+func (noObserver) Reported(int, time.Duration) {}
 
 func (c Config) withDefaults() Config {
 	if c.SessionTTL == 0 {
@@ -73,6 +92,9 @@ func (c Config) withDefaults() Config {
 	if c.ReportWriters == 0 {
 		c.ReportWriters = 2
 	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -90,9 +112,9 @@ type Dispatch struct {
 	intake      chan struct{}
 
 	mu       sync.Mutex
-	lines    map[int32]*line               // by agent
-	sessions map[protocol.SessionID]int32  // agent of each session seen here
-	running  context.Context               // of Run; nil before
+	lines    map[int32]*line              // by agent
+	sessions map[protocol.SessionID]int32 // agent of each session seen here
+	running  context.Context              // of Run; nil before
 	group    *errgroup.Group
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -129,6 +130,7 @@ func (x *Dispatch) writeOnce(ctx context.Context, all []oneReport) ([]int32, err
 		codes    []*string
 		lines    []int32
 	)
+	began := time.Now()
 	err := x.db.Tx(ctx, func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, x.db.SQL(`SELECT accepted, codes, lines FROM siding.report($1, $2, $3, $4, $5, $6, $7::text[]::jsonb[])`),
 			sessions, orders, leases, outcomes, exits, messages, outputs).Scan(&accepted, &codes, &lines)
@@ -136,6 +138,7 @@ func (x *Dispatch) writeOnce(ctx context.Context, all []oneReport) ([]int32, err
 	if err != nil {
 		return nil, fmt.Errorf("report: %w", err)
 	}
+	x.config.Observer.Reported(n, time.Since(began))
 	for i, r := range all {
 		r.result.Accepted = accepted[i]
 		if codes[i] != nil {

@@ -29,6 +29,9 @@ type Config struct {
 	// AcknowledgeWithin is when a lease that no heartbeat named goes back.
 	// Default 10 s.
 	AcknowledgeWithin time.Duration
+	// WarnSnapshotAfter is when a session that holds vacuum back is named in the
+	// log. Default 1 min.
+	WarnSnapshotAfter time.Duration
 	// Logger gets what goes wrong. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -42,6 +45,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.AcknowledgeWithin == 0 {
 		c.AcknowledgeWithin = 10 * time.Second
+	}
+	if c.WarnSnapshotAfter == 0 {
+		c.WarnSnapshotAfter = time.Minute
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -85,6 +91,7 @@ func (k *Keeper) duties() []duty {
 		{"unacknowledged leases", time.Second, k.lines(`SELECT lines FROM siding.return_unacknowledged($1)`, k.config.AcknowledgeWithin)},
 		{"floors", time.Second, k.alone("floors", `SELECT siding.raise_floors()`)},
 		{"locks", 2 * time.Second, k.lines(`SELECT siding.grant_locks(ARRAY(SELECT resource_id FROM siding.resources WHERE kind = 'lock' AND removed_at IS NULL))`)},
+		{"held snapshots", 30 * time.Second, k.warnHeldSnapshots},
 		{"partitions", time.Hour, k.alone("partitions", `SELECT siding.ensure_partitions()`)},
 	}
 }

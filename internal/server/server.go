@@ -25,6 +25,7 @@ import (
 	"github.com/siding-dev/siding/internal/db"
 	"github.com/siding-dev/siding/internal/dispatch"
 	"github.com/siding-dev/siding/internal/keeper"
+	"github.com/siding-dev/siding/internal/metrics"
 	"github.com/siding-dev/siding/internal/order"
 	"github.com/siding-dev/siding/internal/queue"
 	"github.com/siding-dev/siding/internal/token"
@@ -67,6 +68,7 @@ type Server struct {
 	agents  *draining
 	waker   *dispatch.Dispatch
 	keeper  *keeper.Keeper
+	metrics *prometheus.Registry
 
 	listener net.Listener
 	http     *http.Server
@@ -94,8 +96,11 @@ func Open(ctx context.Context, c config.Config, o Options) (_ *Server, err error
 			s.db.Close()
 		}
 	}()
+	s.metrics = prometheus.NewRegistry()
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		metrics.NewState(s.db, o.Logger))
 	s.waker = dispatch.New(s.db, dispatch.Config{
-		ListenURL: c.Database.DirectURL(), SessionTTL: c.Sessions.TTL, HeartbeatInterval: c.Sessions.Heartbeat, Logger: o.Logger,
+		Observer: metrics.NewDispatch(s.metrics), ListenURL: c.Database.DirectURL(), SessionTTL: c.Sessions.TTL, HeartbeatInterval: c.Sessions.Heartbeat, Logger: o.Logger,
 	})
 	s.agents = newDraining(s.waker)
 	s.keeper = keeper.New(s.db, s.waker, keeper.Config{SessionTTL: c.Sessions.TTL, Logger: o.Logger})
@@ -122,11 +127,9 @@ func (s *Server) deps(version string) api.Deps {
 	for _, t := range s.config.Auth.Tokens {
 		tokens[t.Name] = api.ConfigToken{Role: token.Role(t.Role), SHA256: t.SHA256}
 	}
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return api.Deps{
 		DB: s.db, Orders: order.New(s.db, s.waker), Catalog: s.catalog, Attachments: s.files, Controller: s.agents,
-		Metrics: metrics, Ready: s.ready, Tokens: tokens, AllowLoopback: s.config.Auth.DevLoopback, Listen: s.listener.Addr(),
+		Metrics: s.metrics, Ready: s.ready, Tokens: tokens, AllowLoopback: s.config.Auth.DevLoopback, Listen: s.listener.Addr(),
 		Version: version, Logger: s.log,
 	}
 }

@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION siding.claim(
     p_agent int, p_sessions bigint[], p_requests uuid[], p_slots int[], p_lease_floor bigint DEFAULT 0
 ) RETURNS TABLE (
     request_no int, order_id bigint, lease_no bigint, step_id int, queue_id int, attempt int, key text,
-    has_attachments boolean, added_at timestamptz
+    has_attachments boolean, added_at timestamptz, waited_seconds float8
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
@@ -52,7 +52,7 @@ BEGIN
           WHERE EXISTS (SELECT FROM siding.claims c WHERE c.session_id = x.session_id AND c.request_id = x.request_id)) r;
     IF v_old IS NOT NULL THEN
         RETURN QUERY
-        SELECT n::int, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt::int, o.key, o.has_attachments, o.added_at
+        SELECT n::int, o.id, o.lease_no, o.step_id, o.queue_id, o.attempt::int, o.key, o.has_attachments, o.added_at, NULL::float8
         FROM unnest(p_sessions, p_requests) WITH ORDINALITY AS x (session_id, request_id, n)
         JOIN siding.claims c ON c.session_id = x.session_id AND c.request_id = x.request_id
         CROSS JOIN LATERAL unnest(c.order_ids, c.lease_nos) AS l (id, lease_no)
@@ -111,9 +111,10 @@ BEGIN
             lease_no = v_leases[width_bucket(o.id, v_ids)], leased_at = v_now,
             started_at = coalesce(o.started_at, v_now), attempt = o.attempt + 1, acknowledged = false
         WHERE o.id = ANY (v_ids)
-        RETURNING o.id, o.lease_no, o.step_id, o.queue_id, o.attempt, o.key, o.has_attachments, o.added_at
+        RETURNING o.id, o.lease_no, o.step_id, o.queue_id, o.attempt, o.key, o.has_attachments, o.added_at,
+                  CASE WHEN o.started_at = v_now THEN extract(epoch FROM v_now - o.ready_at)::float8 END AS waited_seconds
     )
-    SELECT v_owners[width_bucket(s.id, v_ids)], s.id, s.lease_no, s.step_id, s.queue_id, s.attempt::int, s.key, s.has_attachments, s.added_at
+    SELECT v_owners[width_bucket(s.id, v_ids)], s.id, s.lease_no, s.step_id, s.queue_id, s.attempt::int, s.key, s.has_attachments, s.added_at, s.waited_seconds
     FROM started s
     ORDER BY s.lease_no;
 END $$;
