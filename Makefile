@@ -13,6 +13,8 @@ TESTFLAGS  ?=
 SCENARIOS  ?= scenarios/*.yaml
 # Arguments for `make run`, for example: make run RUNFLAGS='--migrate --config my.yaml'
 RUNFLAGS   ?=
+# Arguments for `make dev`, for example: make dev DEVFLAGS='--listen 127.0.0.1:9000'
+DEVFLAGS   ?=
 # Arguments for the benchmark.
 BENCHFLAGS ?=
 
@@ -49,7 +51,7 @@ run: build ## Run a controller on the configured database (config.example.yaml)
 
 .PHONY: dev
 dev: build postgres ## Run a controller on a private Postgres that keeps its data
-	$(BIN) dev
+	$(BIN) dev $(DEVFLAGS)
 
 .PHONY: demo
 demo: build postgres ## Show an order step onto the siding and let others pass

@@ -37,6 +37,7 @@ func install(t *testing.T, controllers int) *installation {
 		t.Skip("end to end: not in -short")
 	}
 	s := &installation{t: t, dir: t.TempDir(), agents: map[string]*process{}}
+	t.Cleanup(func() { showLogs(t, s.dir) })
 	url := emptyDatabase(t)
 
 	var config strings.Builder
@@ -45,6 +46,9 @@ func install(t *testing.T, controllers int) *installation {
 		fmt.Fprintf(&config, "    - {name: e2e-%s, role: %s, sha256: %x}\n", role, role, sha256.Sum256([]byte(secret(role))))
 	}
 	if err := os.WriteFile(s.config(), []byte(config.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.agentConfig(), []byte("agent: {grace: 2s, drain_timeout: 30s}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(binary, "migrate", "up", "--config", s.config()).CombinedOutput(); err != nil {
@@ -67,7 +71,8 @@ func install(t *testing.T, controllers int) *installation {
 	return s
 }
 
-func (s *installation) config() string { return filepath.Join(s.dir, "config.yaml") }
+func (s *installation) config() string      { return filepath.Join(s.dir, "config.yaml") }
+func (s *installation) agentConfig() string { return filepath.Join(s.dir, "agent.yaml") }
 
 // startController starts a controller and waits until it takes requests.
 func (s *installation) startController(n int) {
@@ -117,13 +122,9 @@ func (s *installation) startAgent(name string, processes, first int) int64 {
 	for n := range s.urls {
 		args = append(args, "--url", s.urls[(first+n)%len(s.urls)])
 	}
-	// An agent has neither the configuration nor the address of the database.
-	env := []string{"SIDING_AGENT_TOKEN=" + secret("agent"), "SIDING_AGENT_GRACE=2s"}
-	dir := filepath.Join(s.dir, "home-"+name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		s.t.Fatal(err)
-	}
-	p := spawn(s.t, name, dir, env, args...)
+	// An agent doesn't know the address of the database.
+	env := []string{"SIDING_AGENT_TOKEN=" + secret("agent")}
+	p := spawn(s.t, name, s.dir, env, append(args, "--config", s.agentConfig())...)
 	s.agents[name] = p
 	var session int64
 	await(s.t, name+" has a session", func() bool {
@@ -174,7 +175,7 @@ func (s *installation) awaitState(c *client.Client, name, state string) client.O
 	var o client.Order
 	awaitFor(s.t, patience, func() string {
 		why, err := c.Why(s.t.Context(), name)
-		return fmt.Sprintf("%s is %s; it is %s (%s), and waits for %+v %v", name, state, o.State, o.Word, why.Obstacles, err)
+		return fmt.Sprintf("%s is %s; it is %s (%s), and waits for%s (%v)", name, state, o.State, o.Word, obstacles(why), err)
 	}, func() bool {
 		o = s.order(c, name)
 		return o.State == state
@@ -187,7 +188,7 @@ func (s *installation) awaitWhy(c *client.Client, name, code, subject string) {
 	s.t.Helper()
 	var why client.Why
 	awaitFor(s.t, patience, func() string {
-		return fmt.Sprintf("%s waits for %s %s alone; it is %s and waits for %+v", name, code, subject, why.State, why.Obstacles)
+		return fmt.Sprintf("%s waits for %s %s alone; it is %s and waits for%s", name, code, subject, why.State, obstacles(why))
 	}, func() bool {
 		var err error
 		if why, err = c.Why(s.t.Context(), name); err != nil {
@@ -195,6 +196,17 @@ func (s *installation) awaitWhy(c *client.Client, name, code, subject string) {
 		}
 		return len(why.Obstacles) == 1 && why.Obstacles[0].Code == code && why.Obstacles[0].Subject == subject
 	})
+}
+
+func obstacles(why client.Why) string {
+	text := " nothing"
+	for i, o := range why.Obstacles {
+		if i == 0 {
+			text = ""
+		}
+		text += fmt.Sprintf(" %s %s %s", o.Code, o.Subject, o.Numbers)
+	}
+	return text
 }
 
 // rows runs a query and returns its rows as text.

@@ -52,12 +52,11 @@ type process struct {
 	err    error // valid once exited is closed
 }
 
-// spawn starts the binary. It is stopped after the test, if the test hasn't; its
-// log is shown if the test fails.
+// spawn starts the binary, with its log in dir. It is stopped after the test, if
+// the test hasn't.
 func spawn(t *testing.T, name, dir string, env []string, args ...string) *process {
 	t.Helper()
-	path := filepath.Join(dir, name+".log")
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +81,6 @@ func spawn(t *testing.T, name, dir string, env []string, args ...string) *proces
 				p.signal(t, syscall.SIGKILL)
 				<-p.exited
 			}
-		}
-		if t.Failed() {
-			t.Logf("log of %s ends:\n%s", name, tail(path))
 		}
 	})
 	return p
@@ -125,14 +121,23 @@ func (p *process) ends(t *testing.T) {
 	}
 }
 
-// tail is the end of a file.
-func tail(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
+// showLogs shows the ends of all logs in a directory, if the test has failed.
+func showLogs(t *testing.T, dir string) {
+	t.Helper()
+	if !t.Failed() {
+		return
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-logLines):], "\n")
+	paths, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	for _, path := range paths {
+		var text []byte
+		if text, err = os.ReadFile(path); err == nil {
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			t.Logf("%s ends:\n%s", filepath.Base(path), strings.Join(lines[max(0, len(lines)-logLines):], "\n"))
+		}
+	}
+	if err != nil {
+		t.Log(err)
+	}
 }
 
 // freeAddress is a loopback address that nobody listens on.

@@ -68,12 +68,12 @@ func TestRealRun(t *testing.T) {
 	r.phase("controller killed and back")
 	r.drainAgent()
 	r.phase("agent drained and back")
+	r.resolveDead()
 	r.uploadLate()
-	r.phase("late attachments sent")
+	r.phase("dead orders resolved, late attachments sent")
 	if err := uploads.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	r.resolveDead()
 	r.resolveWrong()
 	r.resolveNever()
 	r.phase("people have decided")

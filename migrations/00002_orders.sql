@@ -162,6 +162,7 @@ CREATE TABLE siding.sessions (
     pid          int NOT NULL DEFAULT 0,
     opened_at    timestamptz NOT NULL,
     heartbeat_at timestamptz NOT NULL,
+    draining     boolean NOT NULL DEFAULT false,
     ended_at     timestamptz,
     end_reason   text
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0);
@@ -174,6 +175,7 @@ COMMENT ON COLUMN siding.sessions.host IS 'Where it runs; shown, never used.';
 COMMENT ON COLUMN siding.sessions.pid IS 'Its process id there; shown, never used.';
 COMMENT ON COLUMN siding.sessions.opened_at IS 'When it was opened.';
 COMMENT ON COLUMN siding.sessions.heartbeat_at IS 'Last sign of life.';
+COMMENT ON COLUMN siding.sessions.draining IS 'Runs what it has and asks for nothing more: not alive for its clusters.';
 COMMENT ON COLUMN siding.sessions.ended_at IS 'When it ended; null while open.';
 COMMENT ON COLUMN siding.sessions.end_reason IS 'closed, replaced or lost.';
 

@@ -18,7 +18,7 @@ import (
 // Environment variables of the commands that talk to a controller.
 const (
 	urlEnv   = "SIDING_URL"
-	tokenEnv = "SIDING_TOKEN" //nolint:gosec // a name
+	tokenEnv = "SIDING_TOKEN"
 )
 
 // app is what all commands share.

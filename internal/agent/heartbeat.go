@@ -26,10 +26,13 @@ func (s *session) heartbeatLoop() {
 	retry := newBackoff()
 	retry.max = interval
 	pause := interval
-	for sleep(s.ctx, pause) {
+	var drained <-chan struct{} = s.drained
+	for s.heartbeatPause(pause, &drained) {
 		sent := time.Now()
 		ctx, cancel := context.WithTimeout(s.ctx, min(s.cfg.CallTimeout, ttl/3))
-		reply, err := s.controller.Heartbeat(ctx, protocol.HeartbeatRequest{Session: s.info.ID, Leases: s.leases()})
+		reply, err := s.controller.Heartbeat(ctx, protocol.HeartbeatRequest{
+			Session: s.info.ID, Leases: s.leases(), Draining: s.draining(),
+		})
 		cancel()
 		switch {
 		case err == nil:
@@ -51,6 +54,29 @@ func (s *session) heartbeatLoop() {
 			s.log.Warn("heartbeat failed", "error", err, "again_in", pause)
 		}
 	}
+}
+
+// heartbeatPause waits for the next heartbeat; the first one after the session
+// began to drain is sent at once, so that other members of its clusters are
+// called. It is false when the session has ended.
+func (s *session) heartbeatPause(pause time.Duration, drained *<-chan struct{}) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-*drained:
+		*drained = nil // from now on only the timer counts
+	case <-s.ctx.Done():
+		return false
+	}
+	return s.ctx.Err() == nil
+}
+
+// draining reports whether the session takes no new attempts.
+func (s *session) draining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // obey carries out what a heartbeat's answer asks for.

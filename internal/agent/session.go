@@ -36,6 +36,8 @@ type session struct {
 	held map[protocol.LeaseRef]*attempt
 	// closed refuses new attempts: the session drains or is gone.
 	closed bool
+	// drained is closed with closed.
+	drained chan struct{}
 	// fenced refuses new attempts until a heartbeat is acknowledged again.
 	fenced bool
 
@@ -56,8 +58,10 @@ func newSession(ctx context.Context, cfg Config, controller protocol.Controller,
 		log:    cfg.Logger.With("session", info.ID),
 		failed: make(chan error, 1),
 		held:   map[protocol.LeaseRef]*attempt{},
-		wake:   make(chan struct{}, 1),
-		work:   make(chan *attempt),
+
+		drained: make(chan struct{}),
+		wake:    make(chan struct{}, 1),
+		work:    make(chan *attempt),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.reports = newReporter(s)
@@ -157,7 +161,10 @@ func after(d time.Duration) <-chan time.Time { return time.After(max(d, 0)) }
 func (s *session) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.drained)
+	}
 }
 
 // gone ends the session because the controller says so: every process is

@@ -138,7 +138,7 @@ func answered(a *client.Problem) problem {
 
 // definitionProblems collects the problems of all files.
 func definitionProblems(err error) []definition.Problem {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // each is looked at
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []definition.Problem
 		for _, one := range joined.Unwrap() {
 			all = append(all, definitionProblems(one)...)

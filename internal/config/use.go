@@ -13,7 +13,7 @@ import (
 func (d Database) DB() db.Config {
 	return db.Config{
 		URL: d.URL, Schema: d.Schema,
-		MaxConns:           int32(min(d.MaxConnections, 1<<20)), //nolint:gosec // bounded
+		MaxConns:           int32(min(d.MaxConnections, 1<<20)),
 		PreparedStatements: d.PreparedStatements,
 		StatementTimeout:   d.StatementTimeout,
 		TransactionTimeout: d.TransactionTimeout,

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -45,9 +47,13 @@ func (x *Dispatch) Claim(ctx context.Context, req protocol.ClaimRequest) ([]prot
 		if l.withdraw(call) {
 			return nil, nil
 		}
-		// The answer is on its way.
-		a := <-call.answer
-		return a.leases, a.err
+		// A claim for it is under way; its answer comes, be it empty.
+		select {
+		case a := <-call.answer:
+			return a.leases, a.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	case <-ctx.Done():
 		// If orders were claimed meanwhile, the repeated request gets them.
 		l.withdraw(call)
@@ -61,6 +67,9 @@ type claimCall struct {
 	slots   int
 	once    bool // answer after the first look, also with nothing
 	answer  chan claimAnswer
+	// withdrawn is set, under the line's mutex, when nobody waits for orders any
+	// more while a claim is under way.
+	withdrawn bool
 }
 
 type claimAnswer struct {
@@ -79,6 +88,17 @@ type line struct {
 
 	leaseFloor int64     // no running lease of the agent is below it
 	floorAt    time.Time // when that was last looked up
+
+	clusters atomic.Pointer[[]int32] // that the agent is a member of
+}
+
+// concerns reports whether orders of a line may be for this agent.
+func (l *line) concerns(id int32) bool {
+	if id == l.agent {
+		return true
+	}
+	clusters := l.clusters.Load()
+	return clusters != nil && slices.Contains(*clusters, id)
 }
 
 func newLine(x *Dispatch, agent int32) *line {
@@ -110,6 +130,7 @@ func (l *line) withdraw(call *claimCall) bool {
 			return true
 		}
 	}
+	call.withdrawn = true
 	return false
 }
 
@@ -127,14 +148,23 @@ func (l *line) take() []*claimCall {
 	return calls
 }
 
-// putBack lets calls that got nothing wait on, before those that came later.
+// putBack lets calls that got nothing wait on, before those that came later;
+// those that were withdrawn meanwhile get their empty answer.
 func (l *line) putBack(calls []*claimCall) {
 	if len(calls) == 0 {
 		return
 	}
 	l.mu.Lock()
-	l.waiting = append(calls, l.waiting...)
-	l.mu.Unlock()
+	defer l.mu.Unlock()
+	var still []*claimCall
+	for _, call := range calls {
+		if call.withdrawn {
+			call.answer <- claimAnswer{}
+		} else {
+			still = append(still, call)
+		}
+	}
+	l.waiting = append(still, l.waiting...)
 }
 
 func (l *line) run(ctx context.Context) {
@@ -194,7 +224,7 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 	for i, c := range calls {
 		sessions[i], requests[i], slots[i] = int64(c.session), c.request, int32(c.slots) //nolint:gosec // bounded by MaxClaim
 	}
-	l.raiseLeaseFloor(ctx)
+	l.lookAround(ctx)
 
 	type claimed struct {
 		call           int32
@@ -273,11 +303,11 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 	return answers, len(rows), nil
 }
 
-// raiseLeaseFloor looks up, now and then, the lowest lease that runs, so that
+// lookAround looks up, now and then, the agent's clusters, and the lowest lease that runs, so that
 // counting what runs starts behind dead index entries. Lease numbers are drawn
 // under the agent's row lock, which the one who draws holds to its commit: so
 // none that isn't visible yet is below one that is.
-func (l *line) raiseLeaseFloor(ctx context.Context) {
+func (l *line) lookAround(ctx context.Context) {
 	if time.Since(l.floorAt) < time.Second {
 		return
 	}
@@ -288,6 +318,13 @@ func (l *line) raiseLeaseFloor(ctx context.Context) {
 		l.agent, l.leaseFloor).Scan(&lowest)
 	if err == nil && lowest != nil {
 		l.leaseFloor = *lowest
+	}
+	rows, err := l.dispatch.db.Pool.Query(ctx, l.dispatch.db.SQL(`SELECT cluster_id FROM siding.cluster_members WHERE agent_id = $1`), l.agent)
+	if err != nil {
+		return // the next look finds it
+	}
+	if clusters, err := pgx.CollectRows(rows, pgx.RowTo[int32]); err == nil {
+		l.clusters.Store(&clusters)
 	}
 }
 

@@ -66,9 +66,9 @@ type Observer interface {
 
 type noObserver struct{}
 
-func (noObserver) Claimed(int, time.Duration)          {}
+func (noObserver) Claimed(int, time.Duration)           {}
 func (noObserver) Waited(string, string, time.Duration) {}
-func (noObserver) Reported(int, time.Duration) {}
+func (noObserver) Reported(int, time.Duration)          {}
 
 func (c Config) withDefaults() Config {
 	if c.SessionTTL == 0 {

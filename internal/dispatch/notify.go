@@ -27,12 +27,19 @@ func (x *Dispatch) Wake(lines ...int32) {
 	}
 	x.mu.Lock()
 	for _, id := range lines {
-		if l, ok := x.lines[id]; ok {
-			l.ring()
-		}
+		x.ring(id)
 	}
 	x.mu.Unlock()
 	x.notifier.add(lines)
+}
+
+// ring makes the dispatchers that a line concerns look; the caller holds mu.
+func (x *Dispatch) ring(id int32) {
+	for _, l := range x.lines {
+		if l.concerns(id) {
+			l.ring()
+		}
+	}
 }
 
 // WakeIntake makes this replica's intake look.
@@ -136,9 +143,7 @@ func (x *Dispatch) listen(ctx context.Context) error {
 			}
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			if l, ok := x.lines[id]; ok {
-				l.ring()
-			}
+			x.ring(id)
 		},
 		Logger: x.config.Logger,
 	})

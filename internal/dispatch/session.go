@@ -65,8 +65,8 @@ func (x *Dispatch) Heartbeat(ctx context.Context, req protocol.HeartbeatRequest)
 		gone                   []int32
 	)
 	err := x.db.Tx(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, x.db.SQL(`SELECT alive, stop_orders, stop_leases, stop_reasons, gone FROM siding.heartbeat($1, $2, $3)`),
-			int64(req.Session), orders, leases).Scan(&alive, &stopOrders, &stopLeases, &reasons, &gone)
+		return tx.QueryRow(ctx, x.db.SQL(`SELECT alive, stop_orders, stop_leases, stop_reasons, gone FROM siding.heartbeat($1, $2, $3, $4)`),
+			int64(req.Session), orders, leases, req.Draining).Scan(&alive, &stopOrders, &stopLeases, &reasons, &gone)
 	})
 	if err != nil {
 		return protocol.HeartbeatReply{}, fmt.Errorf("heartbeat of session %d: %w", req.Session, err)

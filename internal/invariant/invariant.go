@@ -49,9 +49,9 @@ UNION ALL
 	FROM siding.orders o JOIN siding.steps s ON s.step_id = o.step_id
 	WHERE o.state = 'waiting' AND NOT o.lock_closed AND o.line_id <> s.line_id
 UNION ALL
-	SELECT 'attempt_out_of_range', o.id::text, format('attempt %s of %s, %s', o.attempt, s.max_attempts, o.state)
+	SELECT 'attempt_out_of_range', o.id::text, format('attempt %s, %s', o.attempt, o.state)
 	FROM siding.orders o JOIN siding.steps s ON s.step_id = o.step_id
-	WHERE o.attempt < 0 OR o.attempt > s.max_attempts OR o.state = 'running' AND o.attempt = 0
+	WHERE o.attempt < 0 OR o.state = 'running' AND o.attempt = 0
 UNION ALL
 	SELECT 'two_outcomes', o.order_id::text, format('%s outcomes', count(*))
 	FROM siding.outcomes o GROUP BY o.order_id HAVING count(*) > 1

@@ -136,6 +136,9 @@ type ReportResult struct {
 type HeartbeatRequest struct {
 	Session SessionID  `json:"session"`
 	Leases  []LeaseRef `json:"leases,omitempty"`
+	// Draining says that the agent runs what it has and asks for nothing more;
+	// other members of its clusters then get their work.
+	Draining bool `json:"draining,omitempty"`
 }
 
 // StopRequest asks the agent to end a running attempt and report it Stopped.

@@ -55,15 +55,15 @@ BEGIN
     SELECT name INTO v_name FROM siding.resources WHERE resource_id = v_agent;
     PERFORM siding.record(NULL, 'session_' || p_reason, v_name, NULL, NULL,
                           jsonb_build_object('session', p_session, 'orders', v_count));
-    -- A process came free.
-    RETURN siding.grant_locks(v_lines || v_agent);
+    -- Processes came free, and other members of its clusters may be called.
+    RETURN siding.grant_locks(v_lines || v_agent || ARRAY(SELECT cluster_id FROM siding.cluster_members WHERE agent_id = v_agent));
 END $$;
 COMMENT ON FUNCTION siding.end_session(bigint, text) IS 'Ends a session for a reason: closed, replaced or lost.';
 
 -- A sign of life. Returns null when the session has ended; otherwise which running attempts to stop and which leases of
 -- the request it doesn't hold any more.
 CREATE OR REPLACE FUNCTION siding.heartbeat(
-    p_session bigint, p_orders bigint[], p_leases bigint[],
+    p_session bigint, p_orders bigint[], p_leases bigint[], p_draining boolean DEFAULT false,
     OUT alive boolean, OUT stop_orders bigint[], OUT stop_leases bigint[], OUT stop_reasons text[], OUT gone int[]
 ) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
@@ -71,7 +71,7 @@ AS $$
 DECLARE
     v_new bigint[];
 BEGIN
-    UPDATE siding.sessions SET heartbeat_at = siding.clock() WHERE session_id = p_session AND ended_at IS NULL;
+    UPDATE siding.sessions SET heartbeat_at = siding.clock(), draining = p_draining WHERE session_id = p_session AND ended_at IS NULL;
     alive := FOUND;
     IF NOT alive THEN
         RETURN;
@@ -92,4 +92,4 @@ BEGIN
     FROM siding.orders o
     WHERE o.session_id = p_session AND o.state = 'running' AND o.stop IS NOT NULL AND o.stop <> 'suspend';
 END $$;
-COMMENT ON FUNCTION siding.heartbeat(bigint, bigint[], bigint[]) IS 'Keeps a session and acknowledges its leases.';
+COMMENT ON FUNCTION siding.heartbeat(bigint, bigint[], bigint[], boolean) IS 'Keeps a session and acknowledges its leases.';

@@ -1,5 +1,5 @@
--- Claims for waiting sessions of one agent, in one transaction. Row locks in the documented order: sessions, resource,
--- job limits, then (only for contested keys, and without waiting) key stripes, orders.
+-- Claims for waiting sessions of one agent, in one transaction. Row locks in the documented order: sessions, resources by
+-- name (the agent, its clusters, their directors), job limits, then (only for contested keys, and without waiting) key stripes, orders.
 --
 -- What was added with the orders never changes and is read by the caller afterwards, when the resource's row is free again
 -- (dispatch/sql/33_inputs.sql).
@@ -24,6 +24,7 @@ DECLARE
     v_n        int;
     v_running  int;
     v_limit    int;
+    v_lines    int[];
     v_pick     record;
     v_ids      bigint[];
     v_leases   bigint[];
@@ -38,14 +39,12 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The resource's row, before the statements that read what is in use.
-    SELECT r.processes INTO v_limit FROM siding.resources r WHERE r.resource_id = p_agent AND r.removed_at IS NULL FOR UPDATE;
+    -- The rows of all limits that hold for this agent, before the statements that read what is in use.
+    v_lines := siding.lock_limits(p_agent);
+    SELECT r.processes INTO v_limit FROM siding.resources r WHERE r.resource_id = p_agent AND r.removed_at IS NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    PERFORM 1 FROM siding.job_classes k
-    WHERE k.class_id IN (SELECT s.class_id FROM siding.streams s WHERE s.line_id = p_agent AND s.class_id > 0)
-    ORDER BY k.class_id FOR UPDATE;
 
     SELECT array_agg(r.n) INTO v_old
     FROM (SELECT n::int AS n FROM unnest(p_sessions, p_requests) WITH ORDINALITY AS x (session_id, request_id, n)
@@ -78,7 +77,11 @@ BEGIN
     END IF;
 
     LOOP
-        SELECT * INTO v_pick FROM siding.pick(p_agent, v_n, v_skip);
+        IF cardinality(v_lines) = 1 AND v_lines[1] = p_agent THEN
+            SELECT * INTO v_pick FROM siding.pick(p_agent, v_n, v_skip);
+        ELSE
+            SELECT * INTO v_pick FROM siding.pick_of_lines(p_agent, v_lines, v_n, v_skip);
+        END IF;
         v_n := cardinality(v_pick.ids);
         IF v_n = 0 THEN
             RETURN;
@@ -92,7 +95,11 @@ BEGIN
 
     -- Lease numbers follow the picks.
     SELECT array_agg(nextval('siding.lease_numbers')) INTO v_leases FROM generate_series(1, v_n);
-    PERFORM siding.book(p_agent, v_pick.ids, v_leases, v_pick.queue_ids, v_pick.waived, v_pick.listed, v_pick.served, v_pick.penalty_left);
+    IF cardinality(v_lines) = 1 AND v_lines[1] = p_agent THEN
+        PERFORM siding.book(p_agent, v_pick.ids, v_leases, v_pick.queue_ids, v_pick.waived, v_pick.listed, v_pick.served, v_pick.penalty_left);
+    ELSE
+        PERFORM siding.book_of_lines(v_pick.ids, v_leases, v_pick.books);
+    END IF;
 
     INSERT INTO siding.claims (session_id, request_id, claimed_at, order_ids, lease_nos)
     SELECT p_sessions[p.request_no], p_requests[p.request_no], v_now,

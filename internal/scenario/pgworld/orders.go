@@ -151,9 +151,6 @@ func (w *World) Resume(ctx context.Context, order, reason string) error {
 	return w.orders.Resume(ctx, id, person, reason)
 }
 
-// name of an order: its reference.
-const nameOf = `(SELECT n.ref FROM siding.order_references n WHERE n.order_id = `
-
 // names runs a statement that returns one column of names.
 func (w *World) names(ctx context.Context, statement string, args ...any) ([]string, error) {
 	rows, err := w.db.Pool.Query(ctx, w.db.SQL(statement), args...)

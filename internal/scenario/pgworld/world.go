@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -89,7 +88,7 @@ func Open(ctx context.Context, url string) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open world: %w", err)
 	}
-	if err := schema.Migrate(ctx, url, s, db.ScenarioClock); err != nil {
+	if err := migrate(ctx, url, s); err != nil {
 		err = errors.Join(err, drop(ctx, d))
 		d.Close()
 		return nil, fmt.Errorf("open world: %w", err)
@@ -99,18 +98,29 @@ func Open(ctx context.Context, url string) (*World, error) {
 	return w, nil
 }
 
+// migrate makes the schema without telling of every step: it is nothing that
+// stays.
+func migrate(ctx context.Context, url string, s db.Schema) error {
+	rooms, err := schema.Routines()
+	if err != nil {
+		return err
+	}
+	return db.Migrate(ctx, db.MigrateConfig{URL: url, Schema: s, Routines: rooms, Clock: db.ScenarioClock, Logger: quiet()})
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // New returns a world in a migrated, empty schema with the scenario clock,
 // which stays the caller's.
 func New(d *db.DB) *World {
-	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	x := dispatch.New(d, dispatch.Config{Logger: quiet})
+	x := dispatch.New(d, dispatch.Config{Logger: quiet()})
 	return &World{
 		db:          d,
 		catalog:     catalog.New(d, db.NoWaker{}),
 		orders:      order.New(d, db.NoWaker{}),
 		attachments: attachment.New(d, db.NoWaker{}),
 		dispatch:    x,
-		keeper:      keeper.New(d, db.NoWaker{}, keeper.Config{MaxTickGap: anyGap, Logger: quiet}),
+		keeper:      keeper.New(d, db.NoWaker{}, keeper.Config{MaxTickGap: anyGap, Logger: quiet()}),
 		why:         why.New(d),
 		queues:      queue.New(d),
 		forecasts:   forecast.New(d),
