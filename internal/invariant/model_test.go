@@ -398,6 +398,7 @@ func (m *model) updateMode(name string) {
 func (m *model) sweep() {
 	for _, o := range m.live() {
 		if o.state == "waiting" && m.filesClosed(o) && !o.deadline.IsZero() && !o.deadline.After(m.now) && !m.dueClosed(o) {
+			m.placeFor(o)
 			m.park(o, "attention", "attachment_wait_limit")
 		}
 	}

@@ -107,7 +107,7 @@ BEGIN
         UPDATE siding.resources SET pick_order_id = NULL WHERE resource_id = p_lock;
     END IF;
     order_id := v_order.id;
-    lines := siding.stand_in_line(v_order.id);
+    lines := siding.stand_in_line(v_order.id, false);
 END $$;
 COMMENT ON FUNCTION siding.grant_next(int) IS 'Makes one grant of a lock by the rule, if one fits now; returns the order and the lines that gained one.';
 

@@ -66,8 +66,9 @@ END $$;
 COMMENT ON FUNCTION siding.park(bigint, siding.order_state, text, jsonb, text) IS 'Takes an order out of its line: suspended, attention or dead, with the reason.';
 
 -- The order goes (back) into line at its position, at the step where it stands: at the first lock of it that it doesn't
--- hold, or at the step's agent. Gates are computed from the facts.
-CREATE OR REPLACE FUNCTION siding.stand_in_line(p_id bigint) RETURNS int[] LANGUAGE plpgsql
+-- hold, or at the step's agent. Gates are computed from the facts. p_settle: bring the gates of its key up to date, for which
+-- the caller holds the key's stripe; a grant changes nothing about the key, and doesn't.
+CREATE OR REPLACE FUNCTION siding.stand_in_line(p_id bigint, p_settle boolean DEFAULT true) RETURNS int[] LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
@@ -95,12 +96,12 @@ BEGIN
                       WHERE (x.line_id, x.class_id, x.queue_id) = (v_order.line_id, v_order.class_id, v_order.queue_id))
     ON CONFLICT DO NOTHING;
     v_lines := ARRAY[v_order.line_id];
-    IF v_order.key_arrival IS NOT NULL THEN
+    IF p_settle AND v_order.key_arrival IS NOT NULL THEN
         v_lines := v_lines || siding.settle_keys(ARRAY[v_order.key_hash], ARRAY[v_order.key_space_id], ARRAY[v_order.key]);
     END IF;
     RETURN v_lines;
 END $$;
-COMMENT ON FUNCTION siding.stand_in_line(bigint) IS 'Puts an order into the line of the resource that it needs next.';
+COMMENT ON FUNCTION siding.stand_in_line(bigint, boolean) IS 'Puts an order into the line of the resource that it needs next.';
 
 -- The step is done (or skipped): locks of blocks that end here go back, the order goes on or ends.
 CREATE OR REPLACE FUNCTION siding.advance(p_id bigint, p_from_step int, p_exit_code int DEFAULT NULL, p_message text DEFAULT NULL)
@@ -123,7 +124,8 @@ END $$;
 COMMENT ON FUNCTION siding.advance(bigint, int, int, text) IS 'Lets an order go on behind a step, or finish.';
 
 -- The end of one attempt. Null if the lease is not the running one (a repeated report of one's own that was accepted
--- before returns an empty list). Outcomes: those of the agent, and lost.
+-- before returns an empty list: it says the same as the first time; what says something else comes after the controller
+-- ended the attempt, as a lease that was never acknowledged or one of a closed session). Outcomes: those of the agent, and lost.
 CREATE OR REPLACE FUNCTION siding.end_attempt(
     p_order bigint, p_lease bigint, p_session bigint, p_outcome text, p_exit_code int, p_message text, p_outputs jsonb
 ) RETURNS int[] LANGUAGE plpgsql
@@ -140,7 +142,8 @@ BEGIN
     WHERE id = p_order AND lease_no = p_lease AND session_id = p_session AND state = 'running' FOR UPDATE;
     IF NOT FOUND THEN
         IF EXISTS (SELECT FROM siding.outcomes WHERE order_id = p_order AND lease_no = p_lease AND session_id = p_session)
-           OR EXISTS (SELECT FROM siding.runs WHERE order_id = p_order AND lease_no = p_lease AND session_id = p_session AND outcome <> 'lost') THEN
+           OR EXISTS (SELECT FROM siding.runs WHERE order_id = p_order AND lease_no = p_lease AND session_id = p_session
+                      AND outcome = p_outcome AND outcome <> 'lost') THEN
             RETURN '{}';
         END IF;
         RETURN NULL;
@@ -175,6 +178,10 @@ BEGIN
 
     IF p_outcome = 'succeeded' THEN
         v_lines := siding.advance(p_order, v_order.step_id);
+    ELSIF p_outcome = 'stopped' AND v_order.stop IS NULL AND v_step.on_lost = 'attention' THEN
+        -- Its agent was shut down in the middle of a job that must not simply run again.
+        RETURN v_agent || siding.park(p_order, 'attention', 'stopped',
+            jsonb_build_object('session', p_session, 'step', v_step.step_path, 'job', v_step.job, 'message', p_message));
     ELSIF NOT v_counts THEN
         v_lines := siding.stand_in_line(p_order);
     ELSIF p_outcome = 'lost' AND v_step.on_lost = 'attention' THEN

@@ -142,7 +142,9 @@ BEGIN
     END IF;
     -- Attempts are counted per step: back at the start of its block it has none.
     UPDATE siding.orders
-    SET attempt = CASE WHEN p_action = 'resume' AND step_id = v_failed THEN attempt ELSE 0 END, due_at = NULL, due_closed = false WHERE id = p_id;
+    SET attempt = CASE WHEN p_action = 'resume' AND step_id = v_failed THEN attempt ELSE 0 END,
+        -- Only the time of a retry is passed over: an order that has not started is still due when it was.
+        due_at = CASE WHEN started_at IS NULL THEN due_at END WHERE id = p_id;
     IF p_action = 'skip' THEN
         RETURN siding.grant_locks(siding.advance(p_id, v_failed));
     END IF;
