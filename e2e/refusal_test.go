@@ -180,7 +180,7 @@ func (s *installation) send(t *testing.T, r request) (int, []byte) {
 }
 
 // contents has, per table, the number of rows and a hash of them. Left out is
-// what the controller writes by itself (ticks, counts). Of an upload that broke
+// what the controller writes by itself (ticks, counts, where scans start). Of an upload that broke
 // off a note stays for an hour, without bytes, and the time at which the
 // attachment became pending again.
 func (s *installation) contents() map[string]string {
@@ -197,6 +197,8 @@ func (s *installation) contents() map[string]string {
 			from += ` WHERE dropped_at IS NULL`
 		case "attachments":
 			content = `(to_jsonb(t) - 'changed_at')::text`
+		case "lines":
+			content = `(to_jsonb(t) - 'floor')::text`
 		}
 		rows := s.rows(`SELECT count(*), md5(string_agg(c, ',' ORDER BY c)) FROM (SELECT ` + content + ` AS c FROM ` + from + `) x`)
 		found[table] = rows[0]

@@ -278,5 +278,5 @@ COMMENT ON COLUMN siding.tokens.revoked_at IS 'When it was revoked; null while v
 -- +goose Down
 DROP TABLE siding.tokens, siding.pauses, siding.lines, siding.streams, siding.lock_needs, siding.lock_blocks, siding.steps,
     siding.job_classes, siding.workflow_versions, siding.workflows, siding.key_spaces, siding.cluster_members,
-    siding.resource_queues, siding.resources, siding.queues;
+    siding.resource_queues, siding.resources, siding.queues CASCADE;
 DROP SCHEMA siding_report CASCADE;

@@ -363,4 +363,4 @@ DROP TABLE siding.list_counts, siding.keeper_ticks, siding.upload_chunks, siding
     siding.grants, siding.bookings, siding.claims, siding.sessions, siding.attentions, siding.order_references,
     siding.key_stripes, siding.orders CASCADE;
 DROP TYPE siding.attachment_state, siding.stop_request, siding.order_state CASCADE;
-DROP SEQUENCE siding.order_numbers, siding.key_arrivals, siding.lease_numbers;
+DROP SEQUENCE siding.order_numbers, siding.key_arrivals, siding.lease_numbers CASCADE;

@@ -155,5 +155,5 @@ COMMENT ON COLUMN siding.events.reason IS 'Why they did.';
 COMMENT ON COLUMN siding.events.detail IS 'Numbers and names.';
 
 -- +goose Down
-DROP TABLE siding.events, siding.output_text, siding.step_outputs, siding.runs, siding.outcomes, siding.inputs;
-DROP SEQUENCE siding.event_numbers;
+DROP TABLE siding.events, siding.output_text, siding.step_outputs, siding.runs, siding.outcomes, siding.inputs CASCADE;
+DROP SEQUENCE siding.event_numbers CASCADE;

@@ -163,6 +163,8 @@ func TestMigrate(t *testing.T) {
 		{"migrate up", "routines current"},
 		{"migrate status", "routines current"},
 		{"migrate up -o json", `"routines_current": true`},
+		{"migrate down --to 0 --yes", "schema s1: version 0 of"},
+		{"migrate up", "routines current"},
 	} {
 		got := command(t.Context(), "", append(strings.Fields(step.args), "--config", os.DevNull, "--database-url", url, "--schema", "s1")...)
 		if got.code != 0 || !strings.Contains(got.out, step.want) {

@@ -59,6 +59,7 @@ func TestRefusals(t *testing.T) {
 		{"one bad of many", "POST", "/orders", `[{"workflow":"free"},{"workflow":"nowhere"}]`, 422, "unknown_workflow", []string{`orders[1]`, `"index":1`}},
 		{"negative wait limit", "POST", "/orders", `{"workflow":"scanned","wait_limit":"-5m"}`, 422, "invalid_order", []string{"-5m"}},
 		{"attachment with a path", "POST", "/orders", `{"workflow":"free","attachments":[{"name":"../../etc/passwd"}]}`, 422, "invalid_attachment", []string{"../../etc/passwd"}},
+		{"10 MiB of arguments", "POST", "/orders", `{"workflow":"free","args":{"a":"` + strings.Repeat("x", 10<<20) + `"}}`, 422, "invalid_order", []string{"10 MB", "attachment"}},
 		{"broken JSON", "POST", "/orders", "{\n  \"workflow\": free}", 400, "invalid_request", []string{`"line":2`, `"column":16`}},
 		{"no JSON", "POST", "/orders", ``, 400, "invalid_request", nil},
 		{"a number", "POST", "/orders", `7`, 422, "invalid_order", nil},

@@ -448,7 +448,10 @@ func (m *machine) decision(t *rapid.T) {
 		m.code(t, what, "order_final", err)
 		return
 	}
-	m.placeFor(o)
+	undo := m.placeFor(o)
+	if err != nil {
+		defer undo()
+	}
 	switch what {
 	case "assign":
 		m.assigned(t, o, target, err)
@@ -460,10 +463,21 @@ func (m *machine) decision(t *rapid.T) {
 }
 
 // placeFor: deciding about an order that has no place yet gives it one, and all
-// others that wait for theirs.
-func (m *model) placeFor(o *modelOrder) {
+// others that wait for theirs; unless it is refused, for then nothing stays.
+func (m *model) placeFor(o *modelOrder) (undo func()) {
+	var placed []*modelOrder
 	if !o.placed {
+		for _, p := range m.alive {
+			if !p.placed {
+				placed = append(placed, p)
+			}
+		}
 		m.place()
+	}
+	return func() {
+		for _, p := range placed {
+			p.placed, p.arrival = false, 0
+		}
 	}
 }
 
@@ -672,7 +686,12 @@ func (m *model) handle(o *modelOrder, what, name string) (refused string) {
 		}
 	}
 	if what == "expect" {
-		m.placeFor(o)
+		undo := m.placeFor(o)
+		defer func() {
+			if refused != "" {
+				undo()
+			}
+		}()
 		switch {
 		case o.state == "running":
 			return "order_running"

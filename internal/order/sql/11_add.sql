@@ -133,6 +133,9 @@ BEGIN
             PERFORM siding.refuse(422, 'invalid_order', v_at || 'ref must be a string of 1 to 256 characters', NULL, v_detail);
         WHEN 'args' THEN
             PERFORM siding.refuse(422, 'invalid_order', v_at || 'args must be an object', NULL, v_detail);
+        WHEN 'args_size' THEN
+            PERFORM siding.refuse(422, 'invalid_order', v_at || format('args have %s; at most 1 MiB', pg_size_pretty(pg_column_size(p_order -> 'args')::bigint)),
+                'Every agent that runs a step gets them whole: give large data as an attachment.', v_detail);
         WHEN 'due' THEN
             PERFORM siding.refuse(422, 'invalid_order', v_at || format('due %s is neither an instant (RFC 3339) nor a duration from now', p_order -> 'due'),
                 'For example "2030-01-31T08:00:00Z" or "15m".', v_detail);
@@ -223,6 +226,7 @@ BEGIN
                    WHEN octet_length(key) > 256 THEN 'invalid_key'
                    WHEN ref IS NOT NULL AND (jsonb_typeof(e -> 'ref') <> 'string' OR length(ref) NOT BETWEEN 1 AND 256) THEN 'ref'
                    WHEN args IS NOT NULL AND jsonb_typeof(args) NOT IN ('object', 'null') THEN 'args'
+                   WHEN pg_column_size(args) > 1048576 THEN 'args_size'
                    WHEN due IS NOT NULL AND (jsonb_typeof(e -> 'due') <> 'string' OR due_at IS NULL) THEN 'due'
                    WHEN own_limit_text IS NOT NULL AND (jsonb_typeof(e -> 'wait_limit') <> 'string' OR own_limit IS NULL) THEN 'wait_limit'
                    WHEN own_attachments IS NOT NULL AND own_attachments <> 'null' THEN siding.attachments_problem(own_attachments)
