@@ -20,7 +20,7 @@ BENCHFLAGS ?=
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the controller into bin/
@@ -35,6 +35,10 @@ test: ## Run the tests, against Docker if it answers, else the local Postgres
 .PHONY: test-docker
 test-docker: ## Run the tests against a container; fail if there is no Docker
 	SIDING_TEST_REQUIRE=docker go test -race -count=1 $(TESTFLAGS) $(PKG)
+
+.PHONY: e2e
+e2e: postgres ## Run the binary, as several processes that are killed; shows what it saw
+	go test -race -count=1 -v $(TESTFLAGS) ./e2e
 
 .PHONY: lint
 lint: ## Run go vet and golangci-lint (its first build takes some minutes)
@@ -64,6 +68,16 @@ scenarios: build postgres ## Run the scenario files, observed beside expected
 .PHONY: bench
 bench: postgres ## Compare with other systems on one Postgres
 	cd bench && go run ./cmd/compare $(BENCHFLAGS)
+
+.PHONY: image
+image: ## Build the image siding:local (BASE=IMAGE: what it is based on)
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -o $(BIN) ./cmd/controller
+	docker build $(if $(BASE),--build-arg BASE=$(BASE)) -t siding:local .
+
+.PHONY: compose
+compose: image ## Start Postgres, two controllers and two agents in containers
+	docker-compose up -d
 
 .PHONY: clean
 clean: ## Remove what was built

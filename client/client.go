@@ -192,7 +192,7 @@ func (c *Client) do(ctx context.Context, what call) (*http.Response, error) {
 			at := (first + i) % len(c.urls)
 			answer, err := c.try(ctx, c.urls[at], what)
 			if err == nil || !elsewhere(err, what.repeat) {
-				c.current.Store(int32(at)) //nolint:gosec // there are few URLs
+				c.current.Store(int32(at)) // there are few URLs
 				return answer, err
 			}
 			if ctx.Err() != nil {

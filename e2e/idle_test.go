@@ -66,7 +66,7 @@ func TestIdleTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(t.Context()) //nolint:errcheck // it was committed
+	defer tx.Rollback(t.Context())
 	var held []string
 	for _, orders := range []string{
 		`[{"workflow": "keyed", "key": "K1"}, {"workflow": "keyed", "key": "K1"}]`,

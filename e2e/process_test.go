@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -162,19 +161,4 @@ func alive(pid int) bool {
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
-}
-
-// awaitPID waits for a process to write its number into a file.
-func awaitPID(t *testing.T, path string) int {
-	t.Helper()
-	var pid int
-	await(t, "a number in "+filepath.Base(path), func() bool {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return false
-		}
-		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		return err == nil
-	})
-	return pid
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -57,7 +58,7 @@ func TestRealRun(t *testing.T) {
 	s.apply(strings.ReplaceAll(runDefinitions, "@DIR@", r.jobs))
 	s.startAgent("a1", 4, 0)
 	s.startAgent("a2", 4, 1)
-	broken := watchInvariants(t, s)
+	watch := watchInvariants(t, s)
 
 	r.add()
 	r.phase("added")
@@ -80,9 +81,7 @@ func TestRealRun(t *testing.T) {
 	r.awaitEnd()
 	r.phase("all ended")
 
-	if found := broken(); len(found) > 0 {
-		t.Errorf("invariants were broken during the run:\n%s", strings.Join(found, "\n"))
-	}
+	watch()
 	r.verify()
 	r.figures()
 	for _, name := range []string{"a1", "a2"} {
@@ -107,6 +106,25 @@ func (r *realRun) write(name string, text []byte) {
 	if err := os.WriteFile(filepath.Join(r.jobs, name), text, 0o600); err != nil {
 		r.Fatal(err)
 	}
+}
+
+// awaitJob waits until the job of an order has written its process number into
+// a file.
+func (r *realRun) awaitJob(p *planned, file string) (pid int) {
+	r.Helper()
+	awaitFor(r.T, patience, func() string {
+		o := r.order(r.viewer, "ref:"+p.ref())
+		why, err := r.viewer.Why(r.Context(), "ref:"+p.ref())
+		return fmt.Sprintf("%s runs its job; it is %s (%s), attempt %d, and waits for%s (%v)", p.ref(), o.State, o.Word, o.Attempt, obstacles(why), err)
+	}, func() bool {
+		text, err := os.ReadFile(filepath.Join(r.jobs, file))
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	return pid
 }
 
 // at finds an order by key and rank.
@@ -203,8 +221,8 @@ func (r *realRun) uploadWrong(c *client.Client, p *planned) error {
 func (r *realRun) killAgent() {
 	r.Helper()
 	stuck := r.withMode("stuck")[0]
-	job := awaitPID(r.T, filepath.Join(r.jobs, "stuck"))
-	escaped := awaitPID(r.T, filepath.Join(r.jobs, "escaped"))
+	job := r.awaitJob(stuck, "stuck")
+	escaped := r.awaitJob(stuck, "escaped")
 	r.awaitWhy(r.viewer, "ref:"+r.at(stuck.key, 1).ref(), "key_held", fmt.Sprint(stuck.id))
 
 	r.agents["a1"].kill(r.T)
@@ -298,7 +316,7 @@ func (s *signalling) rewound() int {
 func (r *realRun) drainAgent() {
 	r.Helper()
 	slow := r.withMode("slow")[0]
-	job := awaitPID(r.T, filepath.Join(r.jobs, "slow"))
+	job := r.awaitJob(slow, "slow")
 	session := r.session("a2")
 	r.agents["a2"].signal(r.T, syscall.SIGTERM)
 	await(r.T, "only the slow job is left of the agent", func() bool {

@@ -15,12 +15,13 @@ import (
 const watchEvery = 250 * time.Millisecond
 
 // watchInvariants looks at the invariants until the returned function is called,
-// which tells what was found.
-func watchInvariants(t *testing.T, s *installation) (stop func() []string) {
+// or the test ends: broken ones fail the test.
+func watchInvariants(t *testing.T, s *installation) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	found := make(chan []string, 1)
+	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		seen := map[string]bool{}
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
@@ -28,27 +29,24 @@ func watchInvariants(t *testing.T, s *installation) (stop func() []string) {
 			var text string
 			err := s.pool.QueryRow(ctx, `SELECT coalesce(string_agg(i::text, E'\n'), '') FROM siding_report.invariants i`).Scan(&text)
 			if err != nil && ctx.Err() == nil {
-				seen[err.Error()] = true
+				text = err.Error()
 			}
-			if text != "" {
+			if text != "" && !seen[text] {
 				seen[text] = true
+				t.Errorf("invariants are broken during the run:\n%s", text)
 			}
 			select {
 			case <-ctx.Done():
 			case <-tick.C:
 			}
 		}
-		var list []string
-		for text := range seen {
-			list = append(list, text)
-		}
-		found <- list
 	}()
-	t.Cleanup(cancel)
-	return func() []string {
+	stop = func() {
 		cancel()
-		return <-found
+		<-ended
 	}
+	t.Cleanup(stop)
+	return stop
 }
 
 // verify looks at what the run left, in the database and in the jobs' own logs.

@@ -75,7 +75,7 @@ func (s *Siding) Setup(ctx context.Context, url string) error {
 	if err := schema.Migrate(ctx, url, name, db.ProductionClock); err != nil {
 		return fmt.Errorf("siding: %w", err)
 	}
-	s.db, err = db.Open(ctx, db.Config{URL: url, MaxConns: int32(s.settings.Connections), PreparedStatements: true}) //nolint:gosec // small
+	s.db, err = db.Open(ctx, db.Config{URL: url, MaxConns: int32(s.settings.Connections), PreparedStatements: true}) // small
 	if err != nil {
 		return fmt.Errorf("siding: %w", err)
 	}

@@ -111,7 +111,7 @@ func claimSchema(ctx context.Context, address string, name db.Schema) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
+	defer conn.Close(context.WithoutCancel(ctx))
 	var exists bool
 	if err := conn.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, name.Name()).Scan(&exists); err != nil {
 		return fmt.Errorf("look for schema %s: %w", name, err)
@@ -129,7 +129,7 @@ func dropSchema(ctx context.Context, address string, name db.Schema) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer conn.Close(end) //nolint:errcheck // what matters was told
+	defer conn.Close(end)
 	for _, s := range []string{name.ReportName(), name.Name()} {
 		if _, err := conn.Exec(end, `DROP SCHEMA IF EXISTS `+pgx.Identifier{s}.Sanitize()+` CASCADE`); err != nil {
 			return fmt.Errorf("drop schema %s: %w", s, err)

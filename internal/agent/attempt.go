@@ -60,10 +60,10 @@ func (a *attempt) endLocked(cause error) {
 	if a.cause == nil {
 		a.cause = cause
 	}
-	if cause == errGone {
+	if errors.Is(cause, errGone) {
 		a.gone = true
 	}
-	if (cause == errGone || cause == errUnreachable) && !a.killed {
+	if (errors.Is(cause, errGone) || errors.Is(cause, errUnreachable)) && !a.killed {
 		a.killed = true
 		close(a.kill)
 	}
@@ -140,11 +140,11 @@ func (a *attempt) endedReport(cause error) protocol.Report {
 	switch {
 	case errors.As(cause, new(stopError)):
 		return protocol.Report{Outcome: protocol.Stopped, Message: cause.Error()}
-	case cause == errTimeout:
+	case errors.Is(cause, errTimeout):
 		return protocol.Report{Outcome: protocol.TimedOut, Message: fmt.Sprintf("timed out after %s", a.timeout())}
 	case !started:
 		return protocol.Report{Outcome: protocol.HandedBack, Message: cause.Error()}
-	case cause == errShutdown:
+	case errors.Is(cause, errShutdown):
 		return protocol.Report{Outcome: protocol.Stopped, Message: "ended by the agent: " + cause.Error()}
 	default:
 		return protocol.Report{Outcome: protocol.Failed, Message: "ended by the agent: " + cause.Error()}

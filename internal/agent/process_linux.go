@@ -66,10 +66,11 @@ func awaitLeader(pid int) bool {
 	}
 }
 
-// groupAlive says whether a process of the group lives. Zombies don't.
+// groupAlive says whether a process of the group lives. Zombies don't. Where
+// /proc can't be read, none is seen to.
 func groupAlive(group int) bool {
 	alive := false
-	eachProcess(func(pid int) bool {
+	_ = eachProcess(func(pid int) bool {
 		stat, ok := readStat(pid)
 		alive = ok && stat.group == group && stat.alive()
 		return !alive

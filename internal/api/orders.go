@@ -58,7 +58,7 @@ func (s *server) describeOrders() {
 			"key":        text("Key, where the workflow takes it from the order"),
 			"queue":      text("Queue to assign"),
 			"due":        text("Instant (RFC 3339) or duration from now, before which it doesn't start"),
-			"args":       {Type: huma.TypeObject, Description: "Arguments", AdditionalProperties: true},
+			"args":       {Type: huma.TypeObject, Description: "Arguments, at most 1 MiB", AdditionalProperties: true},
 			"wait_limit": text("How long it may wait for its attachments"),
 			"attachments": {Type: huma.TypeArray, Description: "Attachments to expect instead of the workflow's", Items: &huma.Schema{
 				Type: huma.TypeObject, Required: []string{"name"}, AdditionalProperties: false,

@@ -183,7 +183,7 @@ func (l *line) run(ctx context.Context) {
 		}
 		for l.round(ctx) {
 		}
-		timer.Reset(poll/2 + rand.N(poll)) //nolint:gosec // jitter
+		timer.Reset(poll/2 + rand.N(poll)) // jitter
 	}
 }
 
@@ -222,7 +222,7 @@ func (l *line) claim(ctx context.Context, calls []*claimCall) ([][]protocol.Leas
 	n := len(calls)
 	sessions, requests, slots := make([]int64, n), make([]uuid.UUID, n), make([]int32, n)
 	for i, c := range calls {
-		sessions[i], requests[i], slots[i] = int64(c.session), c.request, int32(c.slots) //nolint:gosec // bounded by MaxClaim
+		sessions[i], requests[i], slots[i] = int64(c.session), c.request, int32(c.slots) // bounded by MaxClaim
 	}
 	l.lookAround(ctx)
 

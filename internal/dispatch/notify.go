@@ -177,7 +177,7 @@ func (x *Dispatch) runIntake(ctx context.Context) {
 				break
 			}
 		}
-		timer.Reset(every/2 + rand.N(every)) //nolint:gosec // jitter
+		timer.Reset(every/2 + rand.N(every)) // jitter
 	}
 }
 

@@ -88,7 +88,8 @@ func (k *Keeper) duties() []duty {
 		{"pause gates", 500 * time.Millisecond, k.counted(`SELECT marked, lines FROM siding.mark_paused($1)`)},
 		{"pause gates to open", 500 * time.Millisecond, k.counted(`SELECT unmarked, lines FROM siding.unmark_paused($1)`)},
 		{"sessions", time.Second, k.recover},
-		{"unacknowledged leases", time.Second, k.lines(`SELECT lines FROM siding.return_unacknowledged($1)`, k.config.AcknowledgeWithin)},
+		{"unacknowledged leases", time.Second, k.counted(`SELECT looked_at, lines FROM siding.return_unacknowledged($1, $2)`, k.config.AcknowledgeWithin)},
+		{"answered claims", time.Minute, k.alone("answered claims", `SELECT siding.forget_claims()`)},
 		{"floors", time.Second, k.alone("floors", `SELECT siding.raise_floors()`)},
 		{"locks", 2 * time.Second, k.lines(`SELECT siding.grant_locks(ARRAY(SELECT resource_id FROM siding.resources WHERE kind = 'lock' AND removed_at IS NULL))`)},
 		{"held snapshots", 30 * time.Second, k.warnHeldSnapshots},
@@ -127,7 +128,7 @@ func (k *Keeper) keep(ctx context.Context, d duty) {
 				break
 			}
 		}
-		timer.Reset(d.every*3/4 + rand.N(d.every/2)) //nolint:gosec // jitter
+		timer.Reset(d.every*3/4 + rand.N(d.every/2)) // jitter
 	}
 }
 
@@ -148,13 +149,13 @@ func (k *Keeper) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// counted is a duty that handles up to batch rows and tells how many.
-func (k *Keeper) counted(statement string) func(context.Context) (bool, error) {
+// counted is a duty that handles up to batch rows ($1) and tells how many.
+func (k *Keeper) counted(statement string, args ...any) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		var n int
 		var lines []int32
 		err := k.db.Tx(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, k.db.SQL(statement), batch).Scan(&n, &lines)
+			return tx.QueryRow(ctx, k.db.SQL(statement), append([]any{batch}, args...)...).Scan(&n, &lines)
 		})
 		if err != nil {
 			return false, err
@@ -165,11 +166,11 @@ func (k *Keeper) counted(statement string) func(context.Context) (bool, error) {
 }
 
 // lines is a duty that returns lines to wake.
-func (k *Keeper) lines(statement string, args ...any) func(context.Context) (bool, error) {
+func (k *Keeper) lines(statement string) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		var lines []int32
 		err := k.db.Tx(ctx, func(tx pgx.Tx) error {
-			return tx.QueryRow(ctx, k.db.SQL(statement), args...).Scan(&lines)
+			return tx.QueryRow(ctx, k.db.SQL(statement)).Scan(&lines)
 		})
 		if err != nil {
 			return false, err

@@ -264,7 +264,7 @@ func TestReadOnlyRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close(context.Background()) //nolint:errcheck // the test is over
+	defer reader.Close(context.Background())
 	views := table(w, t, `SELECT relname FROM pg_class WHERE relnamespace = 'siding_report'::regnamespace AND relkind = 'v'`)
 	if len(views) != 11 {
 		t.Errorf("views of siding_report: %v", views)

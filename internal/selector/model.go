@@ -1,3 +1,7 @@
+// Package selector decides which order gets the next unit of a resource
+// (docs/concepts.md, Who goes next). The picks that count are made by its
+// routines (sql/); [ModelResource] is the same rule in pure Go, which tests
+// hold them against.
 package selector
 
 import (

@@ -159,9 +159,10 @@ BEGIN
            OR NOT EXISTS (SELECT FROM siding.orders o WHERE o.id = v_order.id AND NOT o.key_closed)
            OR EXISTS (SELECT FROM siding.orders o WHERE o.id = ANY (v_rivals) AND o.started_at IS NOT NULL AND o.state IN ('waiting', 'running')) THEN
             v_yield := v_yield || v_order.id;
-        ELSE
-            v_kept := v_kept || v_order.id;
+            -- Without this pick those behind it may be others, so nothing is said about them yet.
+            EXIT;
         END IF;
+        v_kept := v_kept || v_order.id;
     END LOOP;
     IF cardinality(v_yield) = 0 THEN
         UPDATE siding.orders o SET key_closed = true

@@ -34,8 +34,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION siding.lose_sessions(interval) IS 'Ends silent sessions; their orders are lost.';
 
--- Leases that no heartbeat ever named go back, not counted as an attempt.
-CREATE OR REPLACE FUNCTION siding.return_unacknowledged(p_after interval, OUT returned int, OUT lines int[]) LANGUAGE plpgsql
+-- Leases that no heartbeat ever named go back, not counted as an attempt. Looks at up to p_limit claims and says how many.
+CREATE OR REPLACE FUNCTION siding.return_unacknowledged(p_limit int, p_after interval, OUT looked_at int, OUT lines int[]) LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off
 AS $$
 DECLARE
@@ -43,12 +43,12 @@ DECLARE
     v_lease record;
     v_lines int[];
 BEGIN
-    returned := 0;
+    looked_at := 0;
     lines := '{}';
     FOR v_claim IN
         SELECT session_id, request_id, order_ids, lease_nos FROM siding.claims
         WHERE NOT settled AND claimed_at + p_after <= siding.clock()
-        ORDER BY claimed_at LIMIT 100 FOR UPDATE SKIP LOCKED
+        ORDER BY claimed_at LIMIT p_limit FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM siding.lock_resources_of(v_claim.order_ids);
         PERFORM siding.lock_stripes(ARRAY(SELECT key_hash FROM siding.orders WHERE id = ANY (v_claim.order_ids)));
@@ -63,12 +63,22 @@ BEGIN
             v_lines := siding.end_attempt(v_lease.id, v_lease.lease_no, v_claim.session_id, 'handed_back', NULL, 'never acknowledged', NULL);
             IF v_lines IS NOT NULL THEN
                 lines := lines || v_lines;
-                returned := returned + 1;
             END IF;
         END LOOP;
         UPDATE siding.claims SET settled = true WHERE (session_id, request_id) = (v_claim.session_id, v_claim.request_id);
+        looked_at := looked_at + 1;
     END LOOP;
-    DELETE FROM siding.claims WHERE settled AND claimed_at + interval '10 minutes' <= siding.clock();
     lines := siding.grant_locks(lines);
 END $$;
-COMMENT ON FUNCTION siding.return_unacknowledged(interval) IS 'Gives leases back that no heartbeat named within the time.';
+COMMENT ON FUNCTION siding.return_unacknowledged(int, interval) IS 'Gives leases back that no heartbeat named within the time.';
+
+-- Answers that no agent asks for again any more.
+CREATE OR REPLACE FUNCTION siding.forget_claims() RETURNS int LANGUAGE plpgsql AS $$
+DECLARE
+    v_forgotten int;
+BEGIN
+    DELETE FROM siding.claims WHERE settled AND claimed_at + interval '10 minutes' <= siding.clock();
+    GET DIAGNOSTICS v_forgotten = ROW_COUNT;
+    RETURN v_forgotten;
+END $$;
+COMMENT ON FUNCTION siding.forget_claims() IS 'Deletes claims that were settled and are ten minutes old; returns how many.';

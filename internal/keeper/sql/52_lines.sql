@@ -106,6 +106,12 @@ DECLARE
     v_number  bigint;
     v_raised  int := 0;
 BEGIN
+    -- The number before this transaction has an id of its own: that id is then above the ids of all that drew a number up to
+    -- this one. (That of a snapshot's xmax isn't: it only says which transaction was the newest to end.)
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN 0;
+    END IF;
+    SELECT last_value - (NOT is_called)::int INTO v_number FROM siding.order_numbers;
     SELECT * INTO v_tick FROM siding.keeper_ticks FOR UPDATE;
     IF v_tick.floor_xmax IS NOT NULL THEN
         IF pg_snapshot_xmin(pg_current_snapshot()) < v_tick.floor_xmax THEN
@@ -125,9 +131,7 @@ BEGIN
         WHERE l.line_id = f.line_id AND l.floor < f.floor;
         GET DIAGNOSTICS v_raised = ROW_COUNT;
     END IF;
-    -- The number first, the snapshot after it.
-    SELECT last_value INTO v_number FROM siding.order_numbers;
-    UPDATE siding.keeper_ticks SET floor_number = v_number, floor_xmax = pg_snapshot_xmax(pg_current_snapshot());
+    UPDATE siding.keeper_ticks SET floor_number = v_number, floor_xmax = pg_current_xact_id();
     RETURN v_raised;
 END $$;
-COMMENT ON FUNCTION siding.raise_floors() IS 'Raises the floors of lines; returns how many.';
+COMMENT ON FUNCTION siding.raise_floors() IS 'Raises the floors of lines; returns how many. Must be the first of its transaction that writes; does nothing otherwise.';

@@ -69,56 +69,59 @@ DECLARE
     v_ids       bigint[];
     v_closed    boolean[];
     v_contested boolean[];
-    v_lines     int[];
+    v_lines     int[] := '{}';
 BEGIN
-    WITH keys AS (
-        SELECT hash, space, key, min(coalesce(after, 0)) AS after
-        FROM unnest(p_hashes, p_spaces, p_keys, p_after) AS k (hash, space, key, after)
-        WHERE hash IS NOT NULL
-        GROUP BY hash, space, key
-    ), eligible AS (
-        SELECT k.hash, k.space, k.key, head.id
-        FROM keys k CROSS JOIN LATERAL (
-            SELECT o.id FROM siding.orders o
-            WHERE o.key_hash = k.hash AND o.key_arrival > k.after AND o.key_space_id = k.space AND o.key = k.key
-            ORDER BY o.key_arrival LIMIT 1) head
-        UNION
-        SELECT k.hash, k.space, k.key, o.id
-        FROM keys k CROSS JOIN LATERAL (
-            SELECT o.id FROM siding.orders o
-            WHERE o.key_hash = k.hash AND o.key_space_id = k.space AND o.key = k.key AND o.released OFFSET 0) o
-    ), ranked AS (
-        SELECT e.space, e.key, e.id,
-               o.started_at IS NOT NULL AND o.state IN ('waiting', 'running') AS startable,
-               o.state = 'running' AS running, o.key_closed, o.key_contested, o.position
-        FROM eligible e CROSS JOIN LATERAL (SELECT o.* FROM siding.orders o WHERE o.id = e.id OFFSET 0) o
-    ), gates AS (
-        -- The active order is the one that runs or, started before, waits with its gate open; if there is none, the first
-        -- started one takes the place.
-        SELECT id, key_closed, key_contested,
-               coalesce(first_value(CASE WHEN startable THEN id END) OVER w <> id, false) AS closed,
-               count(*) OVER (PARTITION BY space, key) > 1 AS contested
-        FROM ranked
-        WINDOW w AS (PARTITION BY space, key ORDER BY startable DESC, running DESC, key_closed, position, id)
-    )
-    SELECT array_agg(id ORDER BY id), array_agg(closed ORDER BY id), array_agg(contested ORDER BY id)
-    INTO v_ids, v_closed, v_contested
-    FROM gates WHERE (key_closed, key_contested) IS DISTINCT FROM (closed, contested);
-    IF v_ids IS NULL THEN
-        RETURN '{}';
-    END IF;
+    LOOP
+        WITH keys AS (
+            SELECT hash, space, key, min(coalesce(after, 0)) AS after
+            FROM unnest(p_hashes, p_spaces, p_keys, p_after) AS k (hash, space, key, after)
+            WHERE hash IS NOT NULL
+            GROUP BY hash, space, key
+        ), eligible AS (
+            SELECT k.hash, k.space, k.key, head.id
+            FROM keys k CROSS JOIN LATERAL (
+                SELECT o.id FROM siding.orders o
+                WHERE o.key_hash = k.hash AND o.key_arrival > k.after AND o.key_space_id = k.space AND o.key = k.key
+                ORDER BY o.key_arrival LIMIT 1) head
+            UNION
+            SELECT k.hash, k.space, k.key, o.id
+            FROM keys k CROSS JOIN LATERAL (
+                SELECT o.id FROM siding.orders o
+                WHERE o.key_hash = k.hash AND o.key_space_id = k.space AND o.key = k.key AND o.released OFFSET 0) o
+        ), ranked AS (
+            SELECT e.space, e.key, e.id,
+                   o.started_at IS NOT NULL AND o.state IN ('waiting', 'running') AS startable,
+                   o.state = 'running' AS running, o.key_closed, o.key_contested, o.position
+            FROM eligible e CROSS JOIN LATERAL (SELECT o.* FROM siding.orders o WHERE o.id = e.id OFFSET 0) o
+        ), gates AS (
+            -- The active order is the one that runs or, started before, waits with its gate open; if there is none, the first
+            -- started one takes the place.
+            SELECT id, key_closed, key_contested,
+                   coalesce(first_value(CASE WHEN startable THEN id END) OVER w <> id, false) AS closed,
+                   count(*) OVER (PARTITION BY space, key) > 1 AS contested
+            FROM ranked
+            WINDOW w AS (PARTITION BY space, key ORDER BY startable DESC, running DESC, key_closed, position, id)
+        )
+        SELECT array_agg(id ORDER BY id), array_agg(closed ORDER BY id), array_agg(contested ORDER BY id)
+        INTO v_ids, v_closed, v_contested
+        FROM gates WHERE (key_closed, key_contested) IS DISTINCT FROM (closed, contested);
+        EXIT WHEN v_ids IS NULL;
 
-    WITH changed AS (
-        UPDATE siding.orders o
-        SET key_closed    = v_closed[width_bucket(o.id, v_ids)],
-            key_contested = v_contested[width_bucket(o.id, v_ids)],
-            late          = true,
-            ready_at      = CASE WHEN o.started_at IS NULL AND o.key_closed AND NOT v_closed[width_bucket(o.id, v_ids)]
-                                 THEN siding.clock() ELSE o.ready_at END
-        WHERE o.id = ANY (v_ids)
-        RETURNING o.line_id, o.candidate
-    )
-    SELECT array_agg(DISTINCT line_id) FILTER (WHERE candidate) INTO v_lines FROM changed;
-    RETURN coalesce(v_lines, '{}');
+        WITH changed AS (
+            UPDATE siding.orders o
+            SET key_closed    = v_closed[width_bucket(o.id, v_ids)],
+                key_contested = v_contested[width_bucket(o.id, v_ids)],
+                late          = true,
+                ready_at      = CASE WHEN o.started_at IS NULL AND o.key_closed AND NOT v_closed[width_bucket(o.id, v_ids)]
+                                     THEN siding.clock() ELSE o.ready_at END
+            WHERE o.id = ANY (v_ids)
+            RETURNING o.line_id, o.candidate
+        )
+        SELECT v_lines || array_agg(DISTINCT line_id) FILTER (WHERE candidate) INTO v_lines FROM changed;
+        -- Of several that may start, a claim under way may have started one before the update got its row: then the gates
+        -- must be settled by what is so now. A claim that comes later sees that they are contested.
+        EXIT WHEN true <> ALL (v_contested);
+    END LOOP;
+    RETURN v_lines;
 END $$;
 COMMENT ON FUNCTION siding.settle_keys(bigint[], int[], text[], bigint[]) IS 'Opens and closes key gates as the facts say; returns the lines that gained a candidate.';

@@ -38,7 +38,7 @@ func schemas(t *testing.T, url string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // of a test
+	defer conn.Close(t.Context())
 	rows, err := conn.Query(t.Context(), `
 		SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname NOT IN ('information_schema', 'public')`)
 	if err != nil {
