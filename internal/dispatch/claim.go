@@ -18,7 +18,7 @@ import (
 
 // Claim asks for up to req.Slots orders and waits up to req.WaitMillis for the
 // first. Leases come in the order of the picks. No lease in time: an empty
-// list.
+// list, or ErrSessionGone.
 func (x *Dispatch) Claim(ctx context.Context, req protocol.ClaimRequest) ([]protocol.Lease, error) {
 	id, err := uuid.Parse(req.RequestID)
 	if err != nil {
@@ -42,15 +42,15 @@ func (x *Dispatch) Claim(ctx context.Context, req protocol.ClaimRequest) ([]prot
 	}
 	select {
 	case a := <-call.answer:
-		return a.leases, a.err
+		return x.answer(ctx, call, a)
 	case <-expired:
 		if l.withdraw(call) {
-			return nil, nil
+			return x.answer(ctx, call, claimAnswer{})
 		}
 		// A claim for it is under way; its answer comes, be it empty.
 		select {
 		case a := <-call.answer:
-			return a.leases, a.err
+			return x.answer(ctx, call, a)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -59,6 +59,25 @@ func (x *Dispatch) Claim(ctx context.Context, req protocol.ClaimRequest) ([]prot
 		l.withdraw(call)
 		return nil, ctx.Err()
 	}
+}
+
+// answer is what a call gets. Nothing may mean that its session has ended,
+// perhaps by another replica.
+func (x *Dispatch) answer(ctx context.Context, call *claimCall, a claimAnswer) ([]protocol.Lease, error) {
+	if len(a.leases) > 0 || a.err != nil {
+		return a.leases, a.err
+	}
+	var open bool
+	err := x.db.Pool.QueryRow(ctx, x.db.SQL(`SELECT EXISTS (SELECT FROM siding.sessions WHERE session_id = $1 AND ended_at IS NULL)`),
+		int64(call.session)).Scan(&open)
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	if !open {
+		x.forget(call.session)
+		return nil, fmt.Errorf("claim: session %d: %w", call.session, protocol.ErrSessionGone)
+	}
+	return nil, nil
 }
 
 type claimCall struct {
@@ -174,8 +193,10 @@ func (l *line) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			for _, call := range l.take() {
-				call.answer <- claimAnswer{err: ctx.Err()}
+			for calls := l.take(); len(calls) > 0; calls = l.take() {
+				for _, call := range calls {
+					call.answer <- claimAnswer{err: ctx.Err()}
+				}
 			}
 			return
 		case <-l.bell:

@@ -25,11 +25,12 @@ func (x *Dispatch) ClaimNow(ctx context.Context, req protocol.ClaimRequest) ([]p
 	// Not the line that waits for claims: that one belongs to its own goroutine.
 	l := newLine(x, agent)
 	l.floorAt = time.Now()
-	answers, _, err := l.claim(ctx, []*claimCall{{session: req.Session, request: id, slots: min(req.Slots, x.config.MaxClaim), once: true}})
+	call := &claimCall{session: req.Session, request: id, slots: min(req.Slots, x.config.MaxClaim), once: true}
+	answers, _, err := l.claim(ctx, []*claimCall{call})
 	if err != nil {
 		return nil, err
 	}
-	return answers[0], nil
+	return x.answer(ctx, call, claimAnswer{leases: answers[0]})
 }
 
 // ReportNow is Report in a transaction of its own; it needs no Run.

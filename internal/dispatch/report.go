@@ -3,17 +3,21 @@ package dispatch
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/siding-dev/siding/internal/agent/protocol"
 )
 
 // Report tells the ends of attempts. Results are in the order of reports; a
-// refused one (stale_lease, invalid_report) changed nothing. An error means
+// refused one (stale_lease, invalid_report) changed nothing; an attempt whose
+// outputs can't be stored has failed. An error means
 // that none is known to be written: the agent repeats the call, and what was
 // accepted before is accepted again.
 func (x *Dispatch) Report(ctx context.Context, session protocol.SessionID, reports []protocol.Report) ([]protocol.ReportResult, error) {
@@ -95,19 +99,51 @@ func (x *Dispatch) writeCalls(ctx context.Context, calls []*reportCall) {
 	x.Wake(lines...)
 }
 
-// write writes reports in one transaction; when that fails as a whole, in two
-// halves, so that one bad row can't stop the rest.
+// write writes reports in one transaction; when the database refuses that as a
+// whole, in two halves, so that one bad row can't stop the rest.
 func (x *Dispatch) write(ctx context.Context, all []oneReport) ([]int32, error) {
 	lines, err := x.writeOnce(ctx, all)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || !ofRow(err) {
 		return lines, err
 	}
 	if len(all) == 1 {
-		return nil, err
+		return x.writeUnstorable(ctx, all[0], err)
 	}
 	first, err1 := x.write(ctx, all[:len(all)/2])
 	second, err2 := x.write(ctx, all[len(all)/2:])
 	return append(first, second...), cmp.Or(err1, err2)
+}
+
+// ofRow tells an error that a single report can have caused from those of the
+// server or the connection, which the other half would meet as well.
+func ofRow(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	switch pg.Code[:2] {
+	case "08", "40", "53", "57", "58", "XX": // connection, repeat, resources, shutdown, system
+		return false
+	}
+	return true
+}
+
+// writeUnstorable writes a report whose values the database can't hold, such as
+// outputs with the character U+0000: the attempt has failed for that. Were it
+// only refused, the order would run for ever, as its agent is done with it.
+func (x *Dispatch) writeUnstorable(ctx context.Context, r oneReport, err error) ([]int32, error) {
+	var pg *pgconn.PgError
+	const dataException, programLimit = "22", "54"
+	if !errors.As(err, &pg) || pg.Code[:2] != dataException && pg.Code[:2] != programLimit {
+		return nil, err
+	}
+	r.Outcome, r.Outputs, r.Message = protocol.Failed, nil, "the outputs can't be stored: "+pg.Message
+	return x.writeOnce(ctx, []oneReport{r})
+}
+
+// storable is text that Postgres can hold.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "\uFFFD")
 }
 
 func (x *Dispatch) writeOnce(ctx context.Context, all []oneReport) ([]int32, error) {
@@ -118,7 +154,8 @@ func (x *Dispatch) writeOnce(ctx context.Context, all []oneReport) ([]int32, err
 		sessions[i], orders[i], leases[i] = int64(r.session), r.Order, r.Lease
 		outcomes[i], exits[i] = string(r.Outcome), r.ExitCode
 		if r.Message != "" {
-			messages[i] = &all[i].Message
+			message := storable(r.Message)
+			messages[i] = &message
 		}
 		if len(r.Outputs) > 0 {
 			text := string(r.Outputs)

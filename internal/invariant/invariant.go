@@ -45,6 +45,16 @@ UNION ALL
 	WHERE o.state = 'running' AND o.class_id > 0
 	GROUP BY k.class_id, w.workflow_id HAVING count(*) > k.processes AND max(o.leased_at) > w.updated_at
 UNION ALL
+	SELECT 'cluster_limit_exceeded', c.name, format('%s running, limit %s', count(*), c.processes)
+	FROM siding.resources c JOIN siding.orders o ON o.line_id = c.resource_id
+	WHERE c.agent_type = 'cluster' AND o.state = 'running'
+	GROUP BY c.resource_id HAVING count(*) > c.processes AND max(o.leased_at) > c.updated_at
+UNION ALL
+	SELECT 'director_limit_exceeded', d.name, format('%s running, limit %s', count(*), d.processes)
+	FROM siding.resources d JOIN siding.resources c ON c.director_id = d.resource_id JOIN siding.orders o ON o.line_id = c.resource_id
+	WHERE o.state = 'running'
+	GROUP BY d.resource_id HAVING count(*) > d.processes AND max(o.leased_at) > greatest(d.updated_at, max(c.updated_at))
+UNION ALL
 	SELECT 'candidate_out_of_line', o.id::text, format('line %s, step needs %s', o.line_id, s.line_id)
 	FROM siding.orders o JOIN siding.steps s ON s.step_id = o.step_id
 	WHERE o.state = 'waiting' AND NOT o.lock_closed AND o.line_id <> s.line_id

@@ -69,6 +69,34 @@ defaults: {agent: a2, max_attempts: 50, backoff: {first: 1ms, max: 5ms}, on_lost
 steps: [{job: read, noop: true}]
 `
 
+// loadClusters are two clusters of the agents under one director.
+const loadClusters = `
+kind: agent
+name: d1
+type: director
+processes: 4
+---
+kind: agent
+name: c1
+type: cluster
+processes: 3
+queues: [Q2]
+director: d1
+members: [{agent: a1, priority: 10}, {agent: a2, priority: 10}]
+---
+kind: agent
+name: c2
+type: cluster
+director: d1
+members: [{agent: a1, priority: 10}, {agent: a2, priority: 1}]
+---
+kind: workflow
+name: pool
+ordering: independent
+defaults: {agent: c1, max_attempts: 50, backoff: {first: 1ms, max: 5ms}}
+steps: [{job: j, noop: true, processes: 2}, {job: j, noop: true, processes: 2, agent: a2}, {job: k, noop: true, agent: c2}]
+`
+
 var loadLimits = map[string]int{"a1": 6, "a2": 4}
 
 // load is two controllers with agents, people and applications at work.
@@ -101,7 +129,7 @@ func newLoad(t *testing.T, faults bool, opts ...dbtest.Option) *load {
 		t: t, replicas: [2]*replica{newReplica(d, 0), newReplica(dbtest.Replica(t, d), 0)}, watcher: newReplica(calm, 0),
 		referee: invariant.NewReferee(loadLimits), done: make(chan struct{}), faults: faults,
 	}
-	l.watcher.apply(t, t.Context(), loadDefinitions)
+	l.watcher.apply(t, t.Context(), loadDefinitions+"---"+loadClusters)
 	return l
 }
 
@@ -231,8 +259,8 @@ func (l *load) add(ctx context.Context, r *replica, calls int) error {
 	for range calls {
 		call := make([]map[string]any, 1+rand.IntN(8))
 		for i := range call {
-			call[i] = map[string]any{"workflow": []string{"free", "keyed", "keyed", "files"}[rand.IntN(4)], "ref": uuid.NewString()}
-			if call[i]["workflow"] != "free" {
+			call[i] = map[string]any{"workflow": []string{"free", "keyed", "keyed", "files", "pool"}[rand.IntN(5)], "ref": uuid.NewString()}
+			if call[i]["workflow"] == "keyed" || call[i]["workflow"] == "files" {
 				call[i]["key"] = fmt.Sprint("k", rand.IntN(6))
 			}
 			if rand.IntN(2) == 0 {
@@ -372,9 +400,10 @@ func (l *load) run(calls int, besides ...func(ctx context.Context) error) {
 	var orders, ended, unbooked int
 	err := l.watcher.db.Pool.QueryRow(l.t.Context(), l.watcher.db.SQL(`
 		SELECT (SELECT count(*) FROM siding.inputs), (SELECT count(*) FROM siding.outcomes),
-		       (SELECT count(*) FROM (SELECT agent_id, lease_no FROM siding.runs UNION ALL SELECT agent_id, lease_no FROM siding.outcomes) x
-		        JOIN siding.resources r ON r.resource_id = x.agent_id
-		        WHERE r.name = 'a1' AND NOT EXISTS (SELECT FROM siding.bookings b WHERE b.resource_id = x.agent_id AND b.lease_no = x.lease_no))`)).
+		       (SELECT count(*) FROM (SELECT step_id, lease_no FROM siding.runs UNION ALL SELECT step_id, lease_no FROM siding.outcomes) x
+		        JOIN siding.steps s ON s.step_id = x.step_id JOIN siding.resources r ON r.resource_id = s.line_id
+		        WHERE r.name IN ('a1', 'c1') AND x.lease_no IS NOT NULL
+		          AND NOT EXISTS (SELECT FROM siding.bookings b WHERE b.resource_id = s.line_id AND b.lease_no = x.lease_no))`)).
 		Scan(&orders, &ended, &unbooked)
 	if err != nil {
 		l.t.Fatal(err)

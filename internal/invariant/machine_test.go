@@ -89,6 +89,7 @@ func newMachine(t *rapid.T, ctx context.Context, r *replica) *machine {
 	r.exec(t, ctx, `TRUNCATE siding.orders, siding.bookings, siding.claims, siding.sessions, siding.attentions, siding.attachments, siding.uploads,
 		siding.pauses, siding.order_references, siding.inputs, siding.outcomes, siding.runs, siding.step_outputs`)
 	r.exec(t, ctx, `UPDATE siding.lines SET mode = 'pass', reason = NULL, person_mode = NULL, too_many = false`)
+	r.exec(t, ctx, `UPDATE siding.stores SET failed_reads = 0, first_failure_at = NULL, unreadable = false, problem = NULL`)
 	m := &machine{
 		replica: r, ctx: ctx, agents: map[string]int32{}, queueDefs: map[string]selector.ModelQueue{}, lists: map[string][]string{},
 		model: &model{
@@ -380,7 +381,7 @@ func (m *machine) sweepBoth(t *rapid.T) {
 	m.sweep()
 }
 
-// finished is what happens to an order that isn't there any more.
+// anyOrder draws an order, now and then one that has ended.
 func (m *machine) anyOrder(t *rapid.T) int64 {
 	var ids []int64
 	if len(m.ended) > 0 && rapid.IntRange(0, 9).Draw(t, "ended") == 0 {
@@ -532,7 +533,7 @@ func (m *model) decide(o *modelOrder, what string) (refused string) {
 		switch {
 		case o.state != "dead" && o.state != "attention":
 			return "not_dead"
-		case o.state == "attention" && o.reason != "lost":
+		case o.state == "attention" && strings.HasPrefix(o.reason, "attachment"):
 			return "nothing_to_skip"
 		}
 		o.state = "waiting"
@@ -732,7 +733,7 @@ func (m *model) handle(o *modelOrder, what, name string) (refused string) {
 		switch {
 		case o.state == "waiting" || o.state == "suspended":
 			m.park(o, "attention", "attachment_check_failed")
-		case o.state == "attention" && o.reason != "lost":
+		case o.state == "attention" && strings.HasPrefix(o.reason, "attachment"):
 			o.reason = "attachment_check_failed"
 		}
 	case "discard":
@@ -776,6 +777,18 @@ func (m *machine) mode(t *rapid.T) {
 	}
 	m.model.agents[name].personMode = strings.TrimPrefix(mode, "auto")
 	m.updateMode(name)
+}
+
+// read reads the store of attachments, perhaps in vain.
+func (m *machine) read(t *rapid.T) {
+	for range rapid.IntRange(1, 3).Draw(t, "reads") {
+		problem := rapid.SampledFrom([]string{"cannot be read", "cannot be read", ""}).Draw(t, "problem")
+		if err := m.attachments.StoreReadable(m.ctx, "postgres", problem); err != nil {
+			t.Fatalf("%v", err)
+		}
+		m.readStore(problem != "")
+	}
+	m.sweepBoth(t)
 }
 
 // orderState is what is compared of an order.
@@ -874,9 +887,9 @@ func (m *machine) sound(t *rapid.T) {
 func TestStateMachineEqualsModel(t *testing.T) {
 	t.Parallel()
 	r := newReplica(dbtest.New(t, dbtest.WithScenarioClock()), anyGap)
-	soak.Check(t, 30, func(rt *rapid.T) {
+	soak.Check(t, 15, func(rt *rapid.T) {
 		m := newMachine(rt, t.Context(), r)
-		rt.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"":         m.compare,
 			"add":      m.add,
 			"add too":  m.add,
@@ -899,7 +912,10 @@ func TestStateMachineEqualsModel(t *testing.T) {
 			"pause":    m.pause,
 			"mode":     m.mode,
 			"define":   m.define,
-		})
+			"read":     m.read,
+		}
+		rt.Repeat(actions)
+		rt.Repeat(actions)
 		m.sound(rt)
 	})
 }

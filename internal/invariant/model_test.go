@@ -86,6 +86,13 @@ type past struct {
 	final                 bool   // the order ended with it
 }
 
+// modelStore is what is known about the reads of the store of attachments.
+type modelStore struct {
+	failed     int
+	first      time.Time
+	unreadable bool
+}
+
 type subject struct{ kind, name string }
 
 type model struct {
@@ -99,6 +106,7 @@ type model struct {
 	queueIDs  map[string]int
 	sessions  map[int64]*modelSession
 	paused    map[subject]time.Time // zero: until resumed
+	store     modelStore
 	past      []past
 	workflows map[string]*modelWorkflow
 }
@@ -331,6 +339,8 @@ func (m *model) endAttempt(o *modelOrder, outcome string) {
 		m.end(o, "cancelled")
 	case outcome == "succeeded":
 		m.advance(o)
+	case outcome == "stopped" && stop == "" && step.attention:
+		m.park(o, "attention", "stopped")
 	case !counts:
 		m.stand(o)
 	case outcome == "lost" && step.attention:
@@ -377,10 +387,17 @@ func later(a, b time.Time) time.Time {
 // updateMode turns an agent's line, as the facts say.
 func (m *model) updateMode(name string) {
 	a := m.agents[name]
-	blocked := 0
+	blocked, unknown := 0, false
 	for _, o := range m.alive {
-		if o.agent() == name && o.state == "waiting" && m.filesClosed(o) && !m.dueClosed(o) {
+		if o.agent() != name || o.state != "waiting" || !m.filesClosed(o) {
+			continue
+		}
+		if !m.dueClosed(o) {
 			blocked++
+		}
+		// What failed its check is known.
+		for _, state := range o.files {
+			unknown = unknown || m.store.unreadable && (state == "pending" || state == "discarded")
 		}
 	}
 	switch {
@@ -391,7 +408,22 @@ func (m *model) updateMode(name string) {
 	default:
 		a.tooMany = blocked > *a.maxBlocked
 	}
-	a.strict = a.personMode == "strict" || a.personMode == "" && a.tooMany
+	a.strict = a.personMode == "strict" || a.personMode == "" && (a.tooMany || unknown)
+}
+
+// readStore notes that the facts of attachments could be read, or not: three
+// failures over 30 s make them unknown, one success known.
+func (m *model) readStore(failed bool) {
+	if !failed {
+		m.store = modelStore{}
+		return
+	}
+	if m.store.failed++; m.store.failed == 1 {
+		m.store.first = m.now
+	}
+	if m.store.failed >= 3 && !m.store.first.Add(30*time.Second).After(m.now) {
+		m.store.unreadable = true
+	}
 }
 
 // sweep does what time and sweepers do.

@@ -360,7 +360,7 @@ func TestLateReportIsStale(t *testing.T) {
 		end  func(r *racer) error
 	}{
 		{"never acknowledged", func(r *racer) error {
-			_, err := r.db.Pool.Exec(r.ctx, r.db.SQL(`SELECT siding.return_unacknowledged(interval '0')`))
+			_, err := r.db.Pool.Exec(r.ctx, r.db.SQL(`SELECT siding.return_unacknowledged(100, interval '0')`))
 			return err
 		}},
 		{"closed session", func(r *racer) error { return r.endSession("a1", "closed") }},

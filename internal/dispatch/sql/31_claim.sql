@@ -138,6 +138,7 @@ DECLARE
     v_kept   bigint[] := '{}';
     v_rivals bigint[];
     v_held   bigint[];
+    v_close  bigint[] := '{}';
 BEGIN
     FOR v_order IN
         SELECT o.id, o.key_hash, o.key_space_id, o.key
@@ -149,10 +150,17 @@ BEGIN
             v_yield := v_yield || v_order.id;
             CONTINUE;
         END IF;
-        -- Rivals: the other orders of the key whose gate is open.
-        SELECT coalesce(array_agg(o.id), '{}') INTO v_rivals FROM siding.orders o
-        WHERE o.key_hash = v_order.key_hash AND o.key_arrival IS NOT NULL AND o.key_space_id = v_order.key_space_id AND o.key = v_order.key
-          AND o.id <> v_order.id AND NOT o.key_closed;
+        -- Rivals: the other orders of the key whose gate is open. Only the head and released ones can be.
+        SELECT coalesce(array_agg(DISTINCT r.id), '{}') INTO v_rivals
+        FROM (
+            (SELECT o.id, o.key_closed FROM siding.orders o
+             WHERE o.key_hash = v_order.key_hash AND o.key_arrival > 0 AND o.key_space_id = v_order.key_space_id AND o.key = v_order.key
+             ORDER BY o.key_arrival LIMIT 1)
+            UNION ALL
+            (SELECT o.id, o.key_closed FROM siding.orders o
+             WHERE o.key_hash = v_order.key_hash AND o.released AND o.key_space_id = v_order.key_space_id AND o.key = v_order.key
+             OFFSET 0)) r
+        WHERE r.id <> v_order.id AND NOT r.key_closed;
         SELECT coalesce(array_agg(l.id), '{}') INTO v_held
         FROM (SELECT o.id FROM siding.orders o WHERE o.id = ANY (v_rivals) ORDER BY o.id FOR UPDATE SKIP LOCKED) l;
         IF v_rivals && v_kept OR cardinality(v_held) < cardinality(v_rivals)
@@ -163,12 +171,10 @@ BEGIN
             EXIT;
         END IF;
         v_kept := v_kept || v_order.id;
+        v_close := v_close || v_rivals;
     END LOOP;
     IF cardinality(v_yield) = 0 THEN
-        UPDATE siding.orders o SET key_closed = true
-        FROM siding.orders k
-        WHERE k.id = ANY (v_kept) AND o.key_hash = k.key_hash AND o.key_arrival IS NOT NULL AND o.key_space_id = k.key_space_id AND o.key = k.key
-          AND o.id <> k.id AND NOT o.key_closed;
+        UPDATE siding.orders o SET key_closed = true WHERE o.id = ANY (v_close);
     END IF;
     RETURN v_yield;
 END $$;

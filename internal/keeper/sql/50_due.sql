@@ -35,7 +35,8 @@ BEGIN
     lines := '{}';
     FOR v_id IN
         SELECT id FROM siding.orders
-        WHERE state = 'waiting' AND attachment_closed AND wait_deadline <= siding.clock() AND NOT due_closed
+        -- IS TRUE keeps the planner from the index of blocked orders, which would have to be read whole.
+        WHERE state = 'waiting' AND attachment_closed AND wait_deadline <= siding.clock() AND (NOT due_closed) IS TRUE
         ORDER BY wait_deadline LIMIT p_limit
     LOOP
         PERFORM siding.take_order(v_id);

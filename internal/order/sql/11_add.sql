@@ -77,7 +77,8 @@ BEGIN
     INSERT INTO siding.order_references (ref, order_id, content_hash)
     SELECT e ->> 'ref', p_ids[n], sha256(convert_to(e::text, 'UTF8'))
     FROM jsonb_array_elements(p_orders) WITH ORDINALITY AS x (e, n)
-    WHERE e ->> 'ref' IS NOT NULL
+    -- What is no reference is refused with the rest of what is wrong.
+    WHERE jsonb_typeof(e -> 'ref') = 'string' AND length(e ->> 'ref') BETWEEN 1 AND 256
     ORDER BY e ->> 'ref'
     ON CONFLICT (ref) DO NOTHING;
 
@@ -275,7 +276,7 @@ BEGIN
         FOR v_inline IN
             SELECT v_ids[n] AS id, a ->> 'name' AS name, decode(a ->> 'content', 'base64') AS bytes
             FROM jsonb_array_elements(p_orders) WITH ORDINALITY AS x (e, n)
-            CROSS JOIN LATERAL jsonb_array_elements(e -> 'attachments') AS a
+            CROSS JOIN LATERAL jsonb_array_elements(nullif(e -> 'attachments', 'null')) AS a
             WHERE a ? 'content' AND v_existing[n] IS NULL
         LOOP
             PERFORM siding.store_inline(v_inline.id, v_inline.name, v_inline.bytes);
