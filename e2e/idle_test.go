@@ -56,6 +56,7 @@ func TestIdleTransaction(t *testing.T) {
 		"steps: [{job: work, agent: a1, run: 'true'}]\n")
 	s.startAgent("a1", 4, 0)
 	s.startAgent("a2", 4, 0)
+	stop := watchInvariants(t, s)
 
 	idle, err := s.pool.Acquire(t.Context())
 	if err != nil {
@@ -113,6 +114,7 @@ func TestIdleTransaction(t *testing.T) {
 	for _, id := range held {
 		s.awaitState(viewer, id, "finished")
 	}
+	stop()
 	// Their numbers are lower than those of all the others, but they arrived
 	// after the commit.
 	late := s.rows(`

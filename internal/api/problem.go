@@ -168,10 +168,13 @@ func (s *server) failure(ctx context.Context, err error) *Problem {
 	}
 	p := newProblem(code, codes[code].title)
 	p.RequestID = requestIDOf(ctx)
-	if ctx.Err() != nil && code != "outcome_unknown" {
+	if ctx.Err() != nil {
 		// The client is gone, or the server stops: nobody's fault.
-		s.Logger.DebugContext(ctx, "request ended early", "request_id", p.RequestID, "error", err)
-		return newProblem("unavailable", "the request was ended")
+		s.Logger.DebugContext(ctx, "request ended early", "request_id", p.RequestID, "code", code, "error", err)
+		if code != "outcome_unknown" {
+			return newProblem("unavailable", "the request was ended")
+		}
+		return p
 	}
 	s.Logger.ErrorContext(ctx, "request failed", "code", code, "request_id", p.RequestID, "error", err)
 	return p

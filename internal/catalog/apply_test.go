@@ -2,6 +2,7 @@ package catalog_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,12 +22,11 @@ func TestApply(t *testing.T) {
 	r := empty(t)
 	// What refers to others may stand before them.
 	docs := strings.Split(base, "---")
-	var turned []string
-	for i := len(docs) - 1; i >= 0; i-- {
-		turned = append(turned, docs[i])
-	}
-	if got, want := r.apply(strings.Join(turned, "---")), each("created 1"); len(got) != len(want) || !strings.HasPrefix(got, "workflow locked created 1 v1, workflow w") {
-		t.Errorf("applied backwards: %s", got)
+	slices.Reverse(docs)
+	want := strings.Split(each("created 1"), ", ")
+	slices.Reverse(want)
+	if diff := cmp.Diff(want, strings.Split(r.apply(strings.Join(docs, "---")), ", ")); diff != "" {
+		t.Errorf("applied backwards: %s", diff)
 	}
 	if got, want := r.apply(base), each("unchanged 1"); got != want {
 		t.Errorf("the same again: %s, want %s", got, want)
@@ -52,8 +52,8 @@ func TestApply(t *testing.T) {
 		}
 	}
 	// Each change is on record, with who made it.
-	if n := value[int](r, `SELECT count(*) FROM siding.events WHERE kind = 'apply' AND person = 'ann'`); n != 9+11 {
-		t.Errorf("%d changes are recorded, want 20", n)
+	if n := value[int](r, `SELECT count(*) FROM siding.events WHERE kind = 'apply' AND person = 'ann'`); n != 9+10 {
+		t.Errorf("%d changes are recorded, want 19", n)
 	}
 }
 
@@ -118,6 +118,8 @@ func TestApplyRefuses(t *testing.T) {
 		"a cluster as a member":       {"kind: agent\nname: c9\ntype: cluster\nmembers: [{agent: c1, priority: 1}]", "4 members[0].agent invalid_definition"},
 		"unknown director":            {"kind: agent\nname: c9\ntype: cluster\ndirector: d9\nmembers: [{agent: a1, priority: 1}]", "4 director unknown_agent"},
 		"a director that isn't one":   {"kind: agent\nname: c9\ntype: cluster\ndirector: a1\nmembers: [{agent: a1, priority: 1}]", "4 director invalid_definition"},
+		"a member becomes a cluster":  {"kind: agent\nname: a1\ntype: cluster\nmembers: [{agent: d1, priority: 1}]", "3 type invalid_definition"},
+		"a director becomes none":     {"kind: agent\nname: d1\ntype: standalone\nprocesses: 1", "3 type invalid_definition"},
 		"unknown agent":               {"kind: workflow\nname: x\nordering: independent\nsteps:\n- job: j\n  noop: true\n  agent: a9", "7 steps[0].agent unknown_agent"},
 		"unknown default agent":       {"kind: workflow\nname: x\nordering: independent\ndefaults: {agent: a9}\nsteps: [{job: j, noop: true}]", "4 defaults.agent unknown_agent"},
 		"unknown lock":                {"kind: workflow\nname: x\nordering: independent\ndefaults: {agent: a1}\nsteps:\n- lock: {L1: 1, L9: 1}\n  steps: [{job: j, noop: true}]", "6 steps[0].lock.L9 unknown_lock"},
@@ -141,6 +143,16 @@ func TestApplyRefuses(t *testing.T) {
 			t.Errorf("%d definitions are there (%v), want 9", n, err)
 		}
 	})
+}
+
+// An agent can change its type together with the cluster that needed it.
+func TestChangeOfTypes(t *testing.T) {
+	t.Parallel()
+	r := setup(t)
+	got := r.apply("kind: agent\nname: d1\nprocesses: 1\n---\nkind: agent\nname: c1\ntype: cluster\nmembers: [{agent: a1, priority: 10}, {agent: d1, priority: 1}]")
+	if want := "agent d1 changed 2, agent c1 changed 2"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
 }
 
 // Twice the same name in one call.

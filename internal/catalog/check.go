@@ -39,6 +39,9 @@ func (a *application) check(ctx context.Context, docs []definition.Document) err
 			return err
 		}
 	}
+	if err := a.checkTypes(ctx, docs, &problems); err != nil {
+		return err
+	}
 	if err := a.checkLockCycle(ctx, docs, &problems); err != nil {
 		return err
 	}
@@ -75,6 +78,50 @@ func (a *application) world(ctx context.Context) (definition.World, error) {
 		return world, fmt.Errorf("read definitions: %w", err)
 	}
 	return world, nil
+}
+
+// checkTypes refuses types of agents that clusters, other than those that docs
+// replace, can't use.
+func (a *application) checkTypes(ctx context.Context, docs []definition.Document, problems *definition.Errors) error {
+	agents := map[string]definition.Document{}
+	var replaced []string
+	for _, doc := range docs {
+		if doc.Agent != nil {
+			agents[doc.Agent.Name] = doc
+			replaced = append(replaced, doc.Agent.Name)
+		}
+	}
+	if len(agents) == 0 {
+		return nil
+	}
+	rows, err := a.tx.Query(ctx, a.db.SQL(`
+		SELECT c.name, x.name, x.resource_id IS NOT DISTINCT FROM c.director_id AS directs
+		FROM siding.resources c
+		JOIN siding.resources x ON x.resource_id = c.director_id
+		     OR EXISTS (SELECT FROM siding.cluster_members m WHERE m.cluster_id = c.resource_id AND m.agent_id = x.resource_id)
+		WHERE c.agent_type = 'cluster' AND c.removed_at IS NULL AND c.name <> ALL ($1) AND x.name = ANY ($1)
+		ORDER BY c.name, x.name`), replaced)
+	if err != nil {
+		return fmt.Errorf("read clusters: %w", err)
+	}
+	var cluster, name string
+	var directs bool
+	_, err = pgx.ForEachRow(rows, []any{&cluster, &name, &directs}, func() error {
+		doc := agents[name]
+		switch {
+		case directs && doc.Agent.Type != definition.Director:
+			problems.Problems = append(problems.Problems, doc.Problem("type", "invalid_definition",
+				fmt.Sprintf("%s is the director of cluster %s", name, cluster), "Change the cluster first, or in the same call."))
+		case !directs && doc.Agent.Type == definition.Cluster:
+			problems.Problems = append(problems.Problems, doc.Problem("type", "invalid_definition",
+				fmt.Sprintf("%s is a member of cluster %s, which can't be a cluster", name, cluster), "Change the cluster first, or in the same call."))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read clusters: %w", err)
+	}
+	return nil
 }
 
 // checkLockCycle looks for a cycle in which lock steps of the new workflows,

@@ -94,7 +94,7 @@ kind: workflow
 name: pool
 ordering: independent
 defaults: {agent: c1, max_attempts: 50, backoff: {first: 1ms, max: 5ms}}
-steps: [{job: j, noop: true, processes: 2}, {job: j, noop: true, processes: 2, agent: a2}, {job: k, noop: true, agent: c2}]
+steps: [{job: j, noop: true, processes: 2}, {job: k, noop: true, agent: c2}]
 `
 
 var loadLimits = map[string]int{"a1": 6, "a2": 4}
@@ -482,8 +482,8 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, true)
 	hits := 0
-	l.run(soak.Times(6), func(ctx context.Context) error {
-		ticker := time.NewTicker(15 * time.Millisecond)
+	l.run(soak.Times(5), func(ctx context.Context) error {
+		ticker := time.NewTicker(25 * time.Millisecond)
 		defer ticker.Stop()
 		for {
 			select {

@@ -416,3 +416,44 @@ func TestResolveKeepsDueTime(t *testing.T) {
 		t.Errorf("after resume: %+v, want %+v", got, want)
 	}
 }
+
+// TestJobLimitOverSeveralLines: versions of a workflow may have a job in the
+// lines of an agent and of its cluster; one claim that serves both keeps the
+// job's own limit.
+func TestJobLimitOverSeveralLines(t *testing.T) {
+	t.Parallel()
+	r := newRacer(t)
+	version := func(agent string) string {
+		return fmt.Sprintf("kind: agent\nname: c\ntype: cluster\nmembers: [{agent: a1, priority: 1}]\n---\n"+
+			"kind: workflow\nname: w\nordering: independent\ndefaults: {agent: %s}\nsteps: [{job: j, noop: true, processes: 1}]\n", agent)
+	}
+	var want []int64
+	for _, agent := range []string{"a1", "c"} {
+		r.apply(t, r.ctx, version(agent))
+		for range 2 {
+			added, err := r.orders.Add(r.ctx, json.RawMessage(`[{"workflow": "w"}]`), person)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, added[0].ID)
+		}
+	}
+	if _, err := r.dispatch.Intake(r.ctx); err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for range want {
+		leases := r.must(r.claim("a1", 4))
+		if len(leases) != 1 {
+			t.Fatalf("%d orders of the job were claimed at once, its limit is 1", len(leases))
+		}
+		sound(t, r.ctx, r.replica)
+		got = append(got, leases[0].Order)
+		if err := r.finish("a1", leases...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("claimed %v, want %v", got, want)
+	}
+}

@@ -1,4 +1,4 @@
--- Attachments: the facts of readiness (docs/concepts.md, Attachments; DESIGN section 6). The bytes come in by
+-- Attachments: the facts of readiness (docs/concepts.md, Attachments). The bytes come in by
 -- sql/41_uploads.sql. Row locks are taken in the order: order, attachment, upload.
 
 -- One more expected attachment, for an order that has not started. With content it is complete at once.

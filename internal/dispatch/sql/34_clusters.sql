@@ -64,6 +64,9 @@ DECLARE
     v_pick      record;
     v_all       bigint[] := '{}';   -- picks of all lines, line by line
     v_positions bigint[] := '{}';
+    v_classes   int[] := '{}';
+    v_class_left jsonb := '{}';     -- processes left of each job limit that occurs
+    v_class     text;
     v_next      int[] := '{}';      -- per line, index of its next pick in v_all
     v_end       int[] := '{}';
     v_taken     int[] := '{}';
@@ -90,16 +93,29 @@ BEGIN
         v_all := v_all || v_pick.ids;
         v_positions := v_positions || ARRAY(SELECT o.position FROM unnest(v_pick.ids) WITH ORDINALITY AS p (id, n)
                                             CROSS JOIN LATERAL (SELECT o.position FROM siding.orders o WHERE o.id = p.id OFFSET 0) o ORDER BY p.n);
+        v_classes := v_classes || ARRAY(SELECT o.class_id FROM unnest(v_pick.ids) WITH ORDINALITY AS p (id, n)
+                                        CROSS JOIN LATERAL (SELECT o.class_id FROM siding.orders o WHERE o.id = p.id OFFSET 0) o ORDER BY p.n);
         v_end := v_end || (cardinality(v_all) + 1);
         v_taken := v_taken || 0;
         v_picks := v_picks || to_jsonb(v_pick);
     END LOOP;
 
+    -- Each line kept the jobs' own limits for itself; over all of them they are kept here.
+    IF EXISTS (SELECT FROM unnest(v_classes) AS c WHERE c > 0) THEN
+        SELECT jsonb_object_agg(k.class_id, k.processes - (
+                   SELECT count(*) FROM siding.orders o WHERE o.state = 'running' AND o.class_id = k.class_id AND o.class_id > 0))
+        INTO v_class_left
+        FROM siding.job_classes k
+        WHERE k.class_id = ANY (v_classes) AND k.processes IS NOT NULL;
+    END IF;
+
     FOR i IN 1 .. p_n LOOP
         v_choice := NULL;
         FOR l IN 1 .. cardinality(p_lines) LOOP
             CONTINUE WHEN v_next[l] >= v_end[l] OR v_left[l] <= 0
-                OR v_directors[l] > 0 AND (v_director_left ->> v_directors[l]::text)::int <= 0;
+                OR v_directors[l] > 0 AND (v_director_left ->> v_directors[l]::text)::int <= 0
+                -- What follows in the line was picked as if this one were; it waits for the next claim.
+                OR (v_class_left ->> v_classes[v_next[l]]::text)::int <= 0;
             IF v_choice IS NULL
                OR (v_positions[v_next[l]], v_all[v_next[l]]) < (v_positions[v_next[v_choice]], v_all[v_next[v_choice]]) THEN
                 v_choice := l;
@@ -107,6 +123,10 @@ BEGIN
         END LOOP;
         EXIT WHEN v_choice IS NULL;
         ids := ids || v_all[v_next[v_choice]];
+        v_class := v_classes[v_next[v_choice]]::text;
+        IF v_class_left ? v_class THEN
+            v_class_left := jsonb_set(v_class_left, ARRAY[v_class], to_jsonb((v_class_left ->> v_class)::int - 1));
+        END IF;
         v_next[v_choice] := v_next[v_choice] + 1;
         v_taken[v_choice] := v_taken[v_choice] + 1;
         v_left[v_choice] := v_left[v_choice] - 1;

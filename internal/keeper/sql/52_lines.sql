@@ -1,4 +1,4 @@
--- Line modes (docs/concepts.md, When passing must stop; DESIGN section 7) and the floors of the claim index.
+-- Line modes (docs/concepts.md, When passing must stop) and the floors of the claim index.
 
 -- Whether a fact that some waiting order of the line needs can't be read.
 CREATE OR REPLACE FUNCTION siding.line_has_unreadable(p_line int) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -67,7 +67,7 @@ BEGIN
     END IF;
     SELECT resource_id INTO v_line FROM siding.resources WHERE kind = 'agent' AND name = p_agent AND removed_at IS NULL;
     IF NOT FOUND THEN
-        PERFORM siding.refuse(404, 'unknown_agent', format('there is no agent %s', p_agent), '`controller agent list` shows what is there.');
+        PERFORM siding.refuse(404, 'unknown_agent', format('there is no agent %s', p_agent), '`controller list agent` shows what is there.');
     END IF;
     UPDATE siding.lines
     SET person_mode = nullif(p_mode, 'auto'), person = CASE WHEN p_mode <> 'auto' THEN p_person END,

@@ -1,4 +1,4 @@
--- Locks (docs/concepts.md, Locks; DESIGN section 4). A grant is a row; use is their sum. At a lock's line class_id holds the
+-- Locks (docs/concepts.md, Locks). A grant is a row; use is their sum. At a lock's line class_id holds the
 -- weight (0: exclusive), so that orders that could never fit are left out as whole streams and not row by row.
 
 -- The chain of lock blocks around a path, outermost first. Paths nest by dots, and a lock block's children stand below it.

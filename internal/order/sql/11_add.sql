@@ -116,7 +116,7 @@ BEGIN
                 'Known fields: workflow, ref, key, queue, due, args, wait_limit, attachments.', v_detail);
         WHEN 'unknown_workflow' THEN
             PERFORM siding.refuse(422, 'unknown_workflow', v_at || format('there is no workflow %s', coalesce((p_order -> 'workflow')::text, '(none given)')),
-                'Apply the workflow first; `controller workflow list` shows what is there.', v_detail);
+                'Apply the workflow first; `controller list workflow` shows what is there.', v_detail);
         WHEN 'unknown_queue' THEN
             PERFORM siding.refuse(422, 'unknown_queue', v_at || format('there is no queue %s', p_order -> 'queue'),
                 'Apply the queue first, or leave "queue" out.', v_detail);

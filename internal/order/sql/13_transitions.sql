@@ -194,8 +194,8 @@ BEGIN
     ELSE
         UPDATE siding.orders
         SET due_at = siding.clock()
-                   + least(v_step.backoff_max, v_step.backoff_first * (v_order.attempt::double precision * v_order.attempt))
-                     * (1 + siding.jitter())
+                   + least(v_step.backoff_max,
+                           v_step.backoff_first * (v_order.attempt::double precision * v_order.attempt) * (1 + siding.jitter()))
         WHERE id = p_order;
         v_lines := siding.stand_in_line(p_order);
         PERFORM siding.record(p_order, 'retry', v_step.job, NULL, NULL,

@@ -1,14 +1,17 @@
--- The one word for an order's state (docs/concepts.md, States and gates; DESIGN section 2): of a waiting order the first
+-- The one word for an order's state (docs/concepts.md, States and gates): of a waiting order the first
 -- closed gate in this order. One that only a person keeps is paused, one that only has no place yet is arriving; gates() of
 -- internal/order says the same in Go.
-CREATE OR REPLACE FUNCTION siding.state_word(p_order siding.orders) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+CREATE OR REPLACE FUNCTION siding.state_word(p_order siding.orders) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN (p_order).state <> 'waiting' THEN (p_order).state::text
         WHEN (p_order).due_closed THEN 'scheduled'
         WHEN (p_order).attachment_closed THEN 'blocked'
         WHEN (p_order).key_closed THEN 'held'
         WHEN (p_order).lock_closed THEN 'locked_out'
-        WHEN (p_order).pause_closed THEN 'paused'
+        WHEN (p_order).pause_closed OR EXISTS (
+            SELECT FROM siding.pauses p
+            WHERE p.kind = 'queue' AND p.subject_id = (p_order).queue_id
+               OR p.kind IN ('agent', 'lock') AND p.subject_id = (p_order).line_id) THEN 'paused'
         WHEN (p_order).intake_closed THEN 'arriving'
         ELSE 'ready'
     END

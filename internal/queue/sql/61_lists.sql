@@ -1,4 +1,4 @@
--- The lists of every queue and of the orders without one (docs/concepts.md, Lists; DESIGN section 2). Every live order stands
+-- The lists of every queue and of the orders without one (docs/concepts.md, Lists). Every live order stands
 -- in exactly one of the lists waiting, pending, scheduled, dead, attention and suspended of its queue.
 --
 -- A page is read from where the last one ended, by an index that has the list's order; nothing is counted and nothing but

@@ -1,4 +1,4 @@
--- Which orders get the next units of a resource (docs/concepts.md, Who goes next; DESIGN section 4).
+-- Which orders get the next units of a resource (docs/concepts.md, Who goes next).
 --
 -- One function for agents and locks. The caller holds the resource's row FOR UPDATE, by a statement before this one, so
 -- that decisions on one resource come one after the other and each reads what the one before has written.

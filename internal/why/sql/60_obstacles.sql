@@ -1,4 +1,4 @@
--- What keeps each live order from the next resource (docs/concepts.md, Why is it waiting; DESIGN section 11): a row per
+-- What keeps each live order from the next resource (docs/concepts.md, Why is it waiting): a row per
 -- obstacle, from the facts that decide. The gates are the columns that make an order a candidate; what is named beside them
 -- is read from the rows that will open them.
 --

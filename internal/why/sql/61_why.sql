@@ -1,4 +1,4 @@
--- The whole answer for one order: its obstacles, and whose turn it is (DESIGN section 11). Turn and rank are computed on
+-- The whole answer for one order: its obstacles, and whose turn it is (docs/concepts.md, Why is it waiting). Turn and rank are computed on
 -- demand from the candidates and the rule that decide, never stored.
 
 -- The first that applies of queue_overflow, queue_turn, lock_turn, process_limit, job_limit, no_agent and behind, for an
