@@ -887,7 +887,7 @@ func (m *machine) sound(t *rapid.T) {
 func TestStateMachineEqualsModel(t *testing.T) {
 	t.Parallel()
 	r := newReplica(dbtest.New(t, dbtest.WithScenarioClock()), anyGap)
-	soak.Check(t, 15, func(rt *rapid.T) {
+	soak.Check(t, 10, func(rt *rapid.T) {
 		m := newMachine(rt, t.Context(), r)
 		actions := map[string]func(*rapid.T){
 			"":         m.compare,

@@ -179,6 +179,8 @@ func TestPlansBehindManyOrders(t *testing.T) {
 			r.exec(t, ctx, flood, blocked, 50000)
 			r.exec(t, ctx, flood, held, 50000)
 			r.exec(t, ctx, flood, ready, 1000)
+			r.exec(t, ctx, `INSERT INTO siding.inputs (order_id, added_at, added_by, args) SELECT id, added_at, 'test', '{"a": 1}' FROM siding.orders o
+				WHERE NOT EXISTS (SELECT FROM siding.inputs i WHERE i.order_id = o.id)`)
 			r.exec(t, ctx, `SELECT siding.update_line_modes()`)
 
 			for name, conn := range map[string]*observed{"early plans": early, "new connection": observe(t, r)} {
@@ -191,6 +193,12 @@ func TestPlansBehindManyOrders(t *testing.T) {
 					}
 				}
 				bound("claim of 100", 12000, claim, agent, s.ID, 100)
+				bound("inputs of 100", 1500, `SELECT * FROM siding.inputs_of((SELECT array_agg(id) FROM siding.orders WHERE agent_id = $1 AND state = 'running'),
+					now() - interval '1 hour', now())`, agent)
+				bound("heartbeat with 100", 2500, `SELECT siding.heartbeat($1, array_agg(id), array_agg(lease_no)) FROM siding.orders WHERE agent_id = $2 AND state = 'running'`,
+					s.ID, agent)
+				bound("stale report", 2000, `SELECT siding.report(ARRAY[$1::bigint], ARRAY[1::bigint], ARRAY[999999999::bigint], ARRAY['succeeded'], ARRAY[0], ARRAY[NULL::text], ARRAY[NULL::jsonb])`,
+					s.ID)
 				bound("report of 100", 12000, report, agent, 100)
 				bound("claim of 1", 800, claim, agent, s.ID, 1)
 				bound("add to a long key", 2000, `SELECT siding.add_orders('[{"workflow": "keyed", "key": "long"}]', 'test')`)

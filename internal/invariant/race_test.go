@@ -153,7 +153,7 @@ func (r *racer) must(leases []protocol.Lease, err error) []protocol.Lease {
 func TestSuccessorIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	r := newRacer(t)
-	for i := range soak.Times(60) {
+	for i := range soak.Times(30) {
 		key := fmt.Sprint("k", i)
 		r.placed("one", key)
 		first := r.must(r.claim("a1", 1))
@@ -192,7 +192,7 @@ func TestSuccessorIsNotForgotten(t *testing.T) {
 func TestContestedKeyStartsOnce(t *testing.T) {
 	t.Parallel()
 	r := newRacer(t)
-	for i := range soak.Times(40) {
+	for i := range soak.Times(30) {
 		key := fmt.Sprint("k", i)
 		r.placed("one", key)
 		released := r.placed("two", key)
@@ -235,7 +235,7 @@ func TestContestedKeyStartsOnce(t *testing.T) {
 func TestReleaseWhileHeadIsClaimed(t *testing.T) {
 	t.Parallel()
 	r := newRacer(t)
-	for i := range soak.Times(60) {
+	for i := range soak.Times(30) {
 		key := fmt.Sprint("k", i)
 		r.placed("one", key)
 		released := r.placed("two", key)
@@ -282,7 +282,7 @@ func TestReportWhileSessionIsLost(t *testing.T) {
 	t.Parallel()
 	r := newRacer(t)
 	accepted := 0
-	for i := range soak.Times(40) {
+	for i := range soak.Times(30) {
 		key := fmt.Sprint("k", i)
 		id := r.placed("one", key)
 		successor := r.placed("two", key)

@@ -271,7 +271,7 @@ func TestReadOnlyRole(t *testing.T) {
 	}
 	for _, view := range views {
 		var n int
-		if err := reader.QueryRow(t.Context(), `SELECT count(*) FROM (SELECT * FROM siding_report.`+view+` OFFSET 0) v`).Scan(&n); err != nil {
+		if err := reader.QueryRow(t.Context(), `SELECT count(v::text) FROM siding_report.`+view+` v`).Scan(&n); err != nil {
 			t.Errorf("read %s: %v", view, err)
 		}
 		if empty := view == "key_order" || view == "invariants"; empty != (n == 0) {

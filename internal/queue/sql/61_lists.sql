@@ -86,7 +86,7 @@ CREATE OR REPLACE FUNCTION siding.list_page(
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
     SELECT o.id, l.sort_key, l.sort_at, i.ref, w.name, s.step_path, s.job, r.kind, r.name,
-           siding.state_word(o), o.position, o.key, o.attempt, o.added_at, o.due_at, o.ready_at,
+           siding.state_word(o, EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id OR p.kind IN ('agent', 'lock') AND p.subject_id = o.line_id)), o.position, o.key, o.attempt, o.added_at, o.due_at, o.ready_at,
            o.started_at, o.leased_at, a.name, t.reason
     FROM siding.list_orders(p_queue, p_list, p_after, p_after_at, p_after_id, p_limit) WITH ORDINALITY AS l
     JOIN siding.orders o ON o.id = l.order_id

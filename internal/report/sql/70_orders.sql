@@ -2,7 +2,7 @@
 -- role that may read siding_report needs no right on schema siding; for that they call no function that reads a table.
 
 CREATE OR REPLACE VIEW siding_report.orders AS
-SELECT o.id AS order_id, i.ref, w.name AS workflow, v.version, o.state::text AS state, siding.state_word(o) AS state_word,
+SELECT o.id AS order_id, i.ref, w.name AS workflow, v.version, o.state::text AS state, siding.state_word(o, EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id OR p.kind IN ('agent', 'lock') AND p.subject_id = o.line_id)) AS state_word,
        CASE WHEN o.state = 'waiting' THEN array_remove(ARRAY[
            CASE WHEN o.intake_closed THEN 'intake' END,
            CASE WHEN o.due_closed THEN 'due' END,

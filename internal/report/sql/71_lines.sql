@@ -2,10 +2,10 @@ CREATE OR REPLACE VIEW siding_report.queue_lists AS
 SELECT coalesce(q.name, '-') AS queue, x.list, x.id AS order_id, i.ref, x.state_word, r.kind AS line_kind, r.name AS line,
        x.position, x.due_at, x.leased_at, x.added_at
 FROM (
-    SELECT 'waiting' AS list, o.id, o.queue_id, o.line_id, siding.state_word(o) AS state_word, o.position, o.due_at, o.leased_at, o.added_at
+    SELECT 'waiting' AS list, o.id, o.queue_id, o.line_id, siding.state_word(o, EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id OR p.kind IN ('agent', 'lock') AND p.subject_id = o.line_id)) AS state_word, o.position, o.due_at, o.leased_at, o.added_at
     FROM siding.orders o WHERE o.state = 'waiting' AND NOT o.due_closed
     UNION ALL
-    SELECT 'scheduled', o.id, o.queue_id, o.line_id, siding.state_word(o), o.position, o.due_at, o.leased_at, o.added_at
+    SELECT 'scheduled', o.id, o.queue_id, o.line_id, siding.state_word(o, EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id OR p.kind IN ('agent', 'lock') AND p.subject_id = o.line_id)), o.position, o.due_at, o.leased_at, o.added_at
     FROM siding.orders o WHERE o.state = 'waiting' AND o.due_closed
     UNION ALL
     SELECT 'pending', o.id, o.queue_id, o.line_id, o.state::text, o.position, o.due_at, o.leased_at, o.added_at

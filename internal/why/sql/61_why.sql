@@ -135,7 +135,9 @@ BEGIN
         PERFORM siding.refuse(404, 'order_not_found', format('there is no order %s', p_order), 'Give its id, or ref:REFERENCE.');
     END IF;
     order_id := v_order.id;
-    state := siding.state_word(v_order);
+    state := siding.state_word(v_order, EXISTS (
+        SELECT FROM siding.pauses p
+        WHERE p.kind = 'queue' AND p.subject_id = v_order.queue_id OR p.kind IN ('agent', 'lock') AND p.subject_id = v_order.line_id));
     next := false;
     FOR v_row IN
         SELECT b.* FROM siding.obstacles b WHERE b.order_id = p_order
