@@ -341,7 +341,15 @@ func (l *load) meddle(ctx context.Context, r *replica, times int) error {
 func (l *load) watch(ctx context.Context, added <-chan struct{}) error {
 	w := l.watcher
 	defer close(l.done)
+	// Not without a pause: looking takes more work than what is looked at.
+	pause := time.NewTicker(25 * time.Millisecond)
+	defer pause.Stop()
 	for looks := 1; ; looks++ {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
 		all := false
 		select {
 		case <-added:
