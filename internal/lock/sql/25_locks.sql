@@ -70,7 +70,10 @@ BEGIN
         -- The stored pick holds while its order is in this line with every other gate open and could fit.
         SELECT o.* INTO v_order FROM siding.orders o
         WHERE o.id = v_lock.pick_order_id AND o.line_id = p_lock AND o.candidate AND o.lock_closed AND o.class_id <= v_lock.capacity
-          AND NOT EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id);
+          AND NOT EXISTS (SELECT FROM siding.pauses p WHERE p.kind = 'queue' AND p.subject_id = o.queue_id)
+          AND NOT EXISTS (SELECT FROM siding.pauses p JOIN siding.workflow_versions v ON v.workflow_id = p.subject_id
+                          JOIN siding.steps s ON s.version_id = v.version_id
+                          WHERE p.kind = 'workflow' AND s.step_id = o.step_id);
         IF FOUND THEN
             -- Somebody changes it at this moment, and will see to the lock's grants.
             PERFORM 1 FROM siding.orders o WHERE o.id = v_order.id FOR UPDATE SKIP LOCKED;
