@@ -55,13 +55,18 @@ func (r *realRun) verify() {
 	if text, err := os.ReadFile(filepath.Join(r.jobs, "violations")); !os.IsNotExist(err) {
 		r.Errorf("the jobs saw what must not be: %v\n%s", err, text)
 	}
+	slow := r.rows(`SELECT outcome FROM siding_report.runs WHERE order_id = $1`, r.withMode("slow")[0].id)
+	if want := []string{"(succeeded)", "(succeeded)"}; !slices.Equal(slow, want) {
+		r.Errorf("attempts of the order that ran when its agent was drained: got %v, want %v", slow, want)
+	}
 	for what, sql := range map[string]string{
-		"orders that overtook their key":                      `SELECT * FROM siding_report.key_order`,
-		"invariants that are broken":                          `SELECT * FROM siding_report.invariants`,
-		"orders running":                                      `SELECT id FROM siding.orders WHERE state = 'running'`,
-		"uploads that nobody will end":                        `SELECT upload_id FROM siding.uploads WHERE settled_at IS NULL AND dropped_at IS NULL`,
-		"attempts of the drained agent that didn't end right": `SELECT * FROM siding_report.runs WHERE agent = 'a2' AND outcome NOT IN ('succeeded', 'failed', 'handed_back')`,
-		"attachments that aren't what was announced":          `SELECT * FROM siding_report.attachments WHERE state = 'complete' AND (size, sha256) IS DISTINCT FROM (expected_size, expected_sha256)`,
+		"orders that overtook their key":             `SELECT * FROM siding_report.key_order`,
+		"invariants that are broken":                 `SELECT * FROM siding_report.invariants`,
+		"orders running":                             `SELECT id FROM siding.orders WHERE state = 'running'`,
+		"uploads that nobody will end":               `SELECT upload_id FROM siding.uploads WHERE settled_at IS NULL AND dropped_at IS NULL`,
+		"attempts that the drained agent lost":       `SELECT * FROM siding_report.runs WHERE agent = 'a2' AND outcome NOT IN ('succeeded', 'failed', 'handed_back', 'stopped')`,
+		"starts before the order was ready":          `SELECT * FROM siding_report.orders WHERE started_at < ready_at`,
+		"attachments that aren't what was announced": `SELECT * FROM siding_report.attachments WHERE state = 'complete' AND (size, sha256) IS DISTINCT FROM (expected_size, expected_sha256)`,
 	} {
 		if found := r.rows(sql); len(found) > 0 {
 			r.Errorf("%s:\n%s", what, strings.Join(found, "\n"))

@@ -28,6 +28,7 @@ func Parse(options bench.Options) (Settings, error) {
 	s := Settings{Settings: load.Settings{Logger: quiet}.WithDefaults(), Connections: 10}
 	fields := map[string]*int{
 		"processes": &s.Processes, "connections": &s.Connections, "batch": &s.AddBatch, "adders": &s.Adders, "writers": &s.ReportWriters,
+		"claim": &s.MaxClaim, "reports": &s.MaxReports,
 	}
 	var errs []error
 	for option, value := range options {

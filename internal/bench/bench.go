@@ -49,6 +49,9 @@ type Settings struct {
 	Adders int
 	// ReportWriters is how many report transactions run at once. Default 2.
 	ReportWriters int
+	// MaxClaim and MaxReports bound the orders of one transaction. Default: those
+	// of dispatch.Config.
+	MaxClaim, MaxReports int
 	// Logger gets what goes wrong. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -93,7 +96,9 @@ func New(d *db.DB, settings Settings) *Run {
 	settings = settings.WithDefaults()
 	return &Run{
 		db: d, settings: settings,
-		dispatch: dispatch.New(d, dispatch.Config{Logger: settings.Logger, ReportWriters: settings.ReportWriters}),
+		dispatch: dispatch.New(d, dispatch.Config{
+			Logger: settings.Logger, ReportWriters: settings.ReportWriters, MaxClaim: settings.MaxClaim, MaxReports: settings.MaxReports,
+		}),
 	}
 }
 

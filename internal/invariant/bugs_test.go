@@ -78,7 +78,7 @@ func TestOldBugsAreSeen(t *testing.T) {
 				}
 				return all(r.claim("a1", 4))
 			},
-			want: []string{"two_active_of_key", "two_run_of_key", "key_overtaken"},
+			want: []string{"two_active_of_key", "two_run_of_key", "key_overtaken", "started_before_predecessor"},
 		},
 		"the end of an order opens nobody": {
 			inject: func(r *racer) { r.body("settle_keys", `BEGIN RETURN '{}'; END`) },

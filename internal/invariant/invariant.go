@@ -63,6 +63,14 @@ UNION ALL
 	FROM siding.orders o JOIN siding.steps s ON s.step_id = o.step_id
 	WHERE o.attempt < 0 OR o.state = 'running' AND o.attempt = 0
 UNION ALL
+	-- While both live this needs no clock.
+	SELECT 'started_before_predecessor', o.id::text, format('%s, and order %s of its key came earlier', o.state, p.id)
+	FROM siding.orders o CROSS JOIN LATERAL (
+		SELECT p.id FROM siding.orders p
+		WHERE p.key_hash = o.key_hash AND p.key_arrival < o.key_arrival AND p.key_space_id = o.key_space_id AND p.key = o.key
+		ORDER BY p.key_arrival LIMIT 1) p
+	WHERE o.key_arrival IS NOT NULL AND o.started_at IS NOT NULL AND NOT o.released
+UNION ALL
 	SELECT 'two_outcomes', o.order_id::text, format('%s outcomes', count(*))
 	FROM siding.outcomes o GROUP BY o.order_id HAVING count(*) > 1
 UNION ALL

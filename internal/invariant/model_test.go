@@ -358,12 +358,19 @@ func (m *model) endAttempt(o *modelOrder, outcome string) {
 	m.past = append(m.past, p)
 }
 
-func (m *model) endSession(id int64, outcome string) {
+// endSession ends what a session runs: lost, or, of one that was closed,
+// stopped; what it never knew of was handed back.
+func (m *model) endSession(id int64, how string) {
 	delete(m.sessions, id)
 	for _, o := range m.live() {
-		if o.lease != nil && o.lease.session == id {
-			m.endAttempt(o, outcome)
+		if o.lease == nil || o.lease.session != id {
+			continue
 		}
+		outcome := how
+		if how == "closed" {
+			outcome = map[bool]string{true: "stopped", false: "handed_back"}[o.lease.acked]
+		}
+		m.endAttempt(o, outcome)
 	}
 }
 

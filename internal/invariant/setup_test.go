@@ -4,11 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/siding-dev/siding/internal/attachment"
 	"github.com/siding-dev/siding/internal/catalog"
@@ -93,7 +90,3 @@ func sound(t fataler, ctx context.Context, r *replica) {
 		t.Fatalf("broken:\n%s", invariant.Describe(found))
 	}
 }
-
-type pgxTx = pgx.Tx
-
-func newReader(text string) io.Reader { return strings.NewReader(text) }

@@ -17,7 +17,7 @@ SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_ha
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now      timestamptz := siding.clock();
+    v_now      timestamptz;
     v_live     bigint[];
     v_old      int[];       -- requests that were answered before
     v_owners   int[];       -- per free slot, the request it belongs to
@@ -93,7 +93,9 @@ BEGIN
         v_skip := v_skip || v_contested;
     END LOOP;
 
-    -- Lease numbers follow the picks.
+    -- The start is after the ends and gates that the pick has seen, also where this statement had waited for its turn. Lease
+    -- numbers follow the picks.
+    v_now := siding.clock_late();
     SELECT array_agg(nextval('siding.lease_numbers')) INTO v_leases FROM generate_series(1, v_n);
     IF cardinality(v_lines) = 1 AND v_lines[1] = p_agent THEN
         PERFORM siding.book(p_agent, v_pick.ids, v_leases, v_pick.queue_ids, v_pick.waived, v_pick.listed, v_pick.served, v_pick.penalty_left);

@@ -2,31 +2,26 @@
 
 -- Orders that started before an earlier arrival of their key had ended, without a release.
 --
--- started_at and ended_at are the times at which the claiming and the reporting statement began. A claim that waits for its
--- turn at the agent's row can begin before the report whose end it then sees, so that a start may seem to lie some
--- milliseconds before the end that allowed it. Lease numbers are drawn in the order of claims: an order whose first lease
--- is lower than the last one of a predecessor did overtake it, whatever the times say.
+-- ended_at is the time at which the reporting statement began, started_at that at which the claim had picked the order, after
+-- it saw that end committed. So a start before the end is one that didn't wait for it.
 CREATE OR REPLACE VIEW siding_report.key_order AS
 WITH keyed AS (
-    SELECT o.id AS order_id, o.key_space_id, o.key, o.key_arrival, o.started_at, o.lease_no, 'infinity'::timestamptz AS ended_at, o.released
+    SELECT o.id AS order_id, o.key_space_id, o.key, o.key_arrival, o.started_at, 'infinity'::timestamptz AS ended_at, o.released
     FROM siding.orders o WHERE o.key_arrival IS NOT NULL
     UNION ALL
-    SELECT x.order_id, x.key_space_id, x.key, x.key_arrival, x.started_at, x.lease_no, x.ended_at, x.released
+    SELECT x.order_id, x.key_space_id, x.key, x.key_arrival, x.started_at, x.ended_at, x.released
     FROM siding.outcomes x WHERE x.key_arrival IS NOT NULL
 ), seen AS (
-    SELECT k.*, max(k.ended_at) OVER w AS before_ended_at, max(k.lease_no) OVER w AS before_lease_no
+    SELECT k.*, max(k.ended_at) OVER w AS before_ended_at
     FROM keyed k
     WINDOW w AS (PARTITION BY k.key_space_id, k.key ORDER BY k.key_arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 )
 SELECT n.name AS key_space, s.key, s.order_id, s.key_arrival, s.started_at, nullif(s.before_ended_at, 'infinity') AS before_ended_at
 FROM seen s
 JOIN siding.key_spaces n ON n.key_space_id = s.key_space_id
-CROSS JOIN LATERAL (
-    SELECT least(min(r.lease_no), s.lease_no) AS lease_no FROM siding.runs r WHERE r.order_id = s.order_id) f
-WHERE NOT s.released AND s.started_at < s.before_ended_at
-  AND (s.started_at < s.before_ended_at - interval '250 milliseconds' OR f.lease_no < s.before_lease_no);
+WHERE NOT s.released AND s.started_at < s.before_ended_at;
 COMMENT ON VIEW siding_report.key_order IS
-'Orders that started before all earlier ones of their key had ended, without a release: empty when the order of every key was kept. Differences below 250 ms that lease numbers do not confirm are clocks of statements. Give key_space and key where there are many.';
+'Orders that started before all earlier ones of their key had ended, without a release: empty when the order of every key was kept. Give key_space and key where there are many.';
 COMMENT ON COLUMN siding_report.key_order.key_space IS 'The key space.';
 COMMENT ON COLUMN siding_report.key_order.key IS 'The key.';
 COMMENT ON COLUMN siding_report.key_order.order_id IS 'The order that started too early.';

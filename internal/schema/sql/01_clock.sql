@@ -1,4 +1,5 @@
--- The one clock. In production it is the statement's timestamp. In a schema created for scenarios and tests it is an
+-- The one clock. In production it is the statement's timestamp; siding.clock_late is that of a statement that may have waited
+-- for a lock meanwhile and records what it found behind it. In a schema created for scenarios and tests it is an
 -- instant that only moves when told; siding.set_clock refuses to work anywhere else.
 DO $install$
 BEGIN
@@ -14,6 +15,8 @@ BEGIN
 
         CREATE OR REPLACE FUNCTION siding.clock() RETURNS timestamptz
             LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT instant FROM siding.scenario_clock';
+        CREATE OR REPLACE FUNCTION siding.clock_late() RETURNS timestamptz
+            LANGUAGE sql VOLATILE AS 'SELECT instant FROM siding.scenario_clock';
         CREATE OR REPLACE FUNCTION siding.jitter() RETURNS double precision
             LANGUAGE sql VOLATILE AS 'SELECT 0.0::double precision';
         CREATE OR REPLACE FUNCTION siding.set_clock(p_instant timestamptz) RETURNS void
@@ -21,6 +24,8 @@ BEGIN
     ELSE
         CREATE OR REPLACE FUNCTION siding.clock() RETURNS timestamptz
             LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT statement_timestamp()';
+        CREATE OR REPLACE FUNCTION siding.clock_late() RETURNS timestamptz
+            LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
         CREATE OR REPLACE FUNCTION siding.jitter() RETURNS double precision
             LANGUAGE sql VOLATILE AS 'SELECT random() * 0.1';
         CREATE OR REPLACE FUNCTION siding.set_clock(p_instant timestamptz) RETURNS void
@@ -36,6 +41,7 @@ END
 $install$;
 
 COMMENT ON FUNCTION siding.clock() IS 'Now, for everything that Siding decides or records.';
+COMMENT ON FUNCTION siding.clock_late() IS 'Now, within a statement that has waited.';
 COMMENT ON FUNCTION siding.jitter() IS 'A fraction between 0 and 0.1 that spreads retries; 0 in scenarios.';
 COMMENT ON FUNCTION siding.set_clock(timestamptz) IS 'Moves the clock of a scenario schema.';
 COMMENT ON FUNCTION siding.channel() IS 'The NOTIFY channel of this schema.';
