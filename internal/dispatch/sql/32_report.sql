@@ -16,7 +16,10 @@ DECLARE
     v_hashes bigint[];
     v_spaces int[];
     v_keys   text[];
-    v_after  bigint[];
+    v_arrivals bigint[];
+    v_other_hashes bigint[];
+    v_other_spaces int[];
+    v_other_keys text[];
     v_done   int[];
     v_some   int[];
     v_moving bigint[];
@@ -65,15 +68,19 @@ BEGIN
         SELECT id, lease_no, v_now, step_id, v_outputs[n] FROM ended WHERE v_outputs[n] IS NOT NULL
     )
     SELECT array_agg(n), array_agg(DISTINCT line_id),
-           array_agg(key_hash) FILTER (WHERE key_hash IS NOT NULL), array_agg(key_space_id) FILTER (WHERE key_hash IS NOT NULL),
-           array_agg(key) FILTER (WHERE key_hash IS NOT NULL),
-           array_agg(CASE WHEN released OR key_contested THEN 0 ELSE key_arrival END) FILTER (WHERE key_hash IS NOT NULL)
-    INTO v_done, v_touched, v_hashes, v_spaces, v_keys, v_after
-    FROM ended;
+           array_agg(key_hash) FILTER (WHERE alone), array_agg(key_space_id) FILTER (WHERE alone), array_agg(key) FILTER (WHERE alone),
+           array_agg(key_arrival) FILTER (WHERE alone),
+           array_agg(key_hash) FILTER (WHERE NOT alone), array_agg(key_space_id) FILTER (WHERE NOT alone), array_agg(key) FILTER (WHERE NOT alone)
+    INTO v_done, v_touched, v_hashes, v_spaces, v_keys, v_arrivals, v_other_hashes, v_other_spaces, v_other_keys
+    -- Alone: no other order of its key might start. Null without a key.
+    FROM (SELECT e.*, CASE WHEN key_hash IS NOT NULL THEN NOT (released OR key_contested) END AS alone FROM ended e) e;
     IF v_done IS NOT NULL THEN
         lines := lines || v_touched;
         IF v_hashes IS NOT NULL THEN
-            lines := lines || siding.settle_keys(v_hashes, v_spaces, v_keys, v_after);
+            lines := lines || siding.promote_successors(v_hashes, v_spaces, v_keys, v_arrivals);
+        END IF;
+        IF v_other_hashes IS NOT NULL THEN
+            lines := lines || siding.settle_keys(v_other_hashes, v_other_spaces, v_other_keys);
         END IF;
     END IF;
 

@@ -59,9 +59,7 @@ COMMENT ON FUNCTION siding.lock_stripes(bigint[]) IS 'Locks the stripe rows of k
 -- was empty. Joins of orders with a list of ids are then easily turned round, and read the table once per element. So rows
 -- are fetched by LATERAL with OFFSET 0, which cannot be turned, or by id = ANY (sorted ids) without a join, where
 -- width_bucket finds a row's place in the list by binary search.
---
--- p_after may bound the search for the head: no live order of that key arrived at or before it.
-CREATE OR REPLACE FUNCTION siding.settle_keys(p_hashes bigint[], p_spaces int[], p_keys text[], p_after bigint[] DEFAULT NULL)
+CREATE OR REPLACE FUNCTION siding.settle_keys(p_hashes bigint[], p_spaces int[], p_keys text[])
 RETURNS int[] LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
 AS $$
@@ -73,15 +71,14 @@ DECLARE
 BEGIN
     LOOP
         WITH keys AS (
-            SELECT hash, space, key, min(coalesce(after, 0)) AS after
-            FROM unnest(p_hashes, p_spaces, p_keys, p_after) AS k (hash, space, key, after)
+            SELECT DISTINCT hash, space, key
+            FROM unnest(p_hashes, p_spaces, p_keys) AS k (hash, space, key)
             WHERE hash IS NOT NULL
-            GROUP BY hash, space, key
         ), eligible AS (
             SELECT k.hash, k.space, k.key, head.id
             FROM keys k CROSS JOIN LATERAL (
                 SELECT o.id FROM siding.orders o
-                WHERE o.key_hash = k.hash AND o.key_arrival > k.after AND o.key_space_id = k.space AND o.key = k.key
+                WHERE o.key_hash = k.hash AND o.key_arrival IS NOT NULL AND o.key_space_id = k.space AND o.key = k.key
                 ORDER BY o.key_arrival LIMIT 1) head
             UNION
             SELECT k.hash, k.space, k.key, o.id
@@ -124,4 +121,32 @@ BEGIN
     END LOOP;
     RETURN v_lines;
 END $$;
-COMMENT ON FUNCTION siding.settle_keys(bigint[], int[], text[], bigint[]) IS 'Opens and closes key gates as the facts say; returns the lines that gained a candidate.';
+COMMENT ON FUNCTION siding.settle_keys(bigint[], int[], text[]) IS 'Opens and closes key gates as the facts say; returns the lines that gained a candidate.';
+
+-- The usual end of an order with a key: it was the head and the only one of its key that might start, so the next to arrive
+-- takes its place. The caller holds the stripes; arrivals are those of the orders that ended.
+CREATE OR REPLACE FUNCTION siding.promote_successors(p_hashes bigint[], p_spaces int[], p_keys text[], p_arrivals bigint[])
+RETURNS int[] LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off
+AS $$
+DECLARE
+    v_ids   bigint[];
+    v_lines int[];
+BEGIN
+    SELECT array_agg(next.id ORDER BY next.id) INTO v_ids
+    FROM unnest(p_hashes, p_spaces, p_keys, p_arrivals) AS k (hash, space, key, arrival)
+    CROSS JOIN LATERAL (
+        SELECT o.id FROM siding.orders o
+        WHERE o.key_hash = k.hash AND o.key_arrival > k.arrival AND o.key_space_id = k.space AND o.key = k.key
+        ORDER BY o.key_arrival LIMIT 1) next;
+    WITH changed AS (
+        UPDATE siding.orders o
+        SET key_closed = false, late = true,
+            ready_at = CASE WHEN o.started_at IS NULL THEN siding.clock() ELSE o.ready_at END
+        WHERE o.id = ANY (v_ids)
+        RETURNING o.line_id, o.candidate
+    )
+    SELECT array_agg(DISTINCT line_id) FILTER (WHERE candidate) INTO v_lines FROM changed;
+    RETURN coalesce(v_lines, '{}');
+END $$;
+COMMENT ON FUNCTION siding.promote_successors(bigint[], int[], text[], bigint[]) IS 'Opens the gate of the next order of each key whose head has ended; returns the lines that gained a candidate.';

@@ -8,6 +8,8 @@ AS $$
 DECLARE
     v_ids      bigint[];
     v_hashes   bigint[];
+    v_spaces   int[];
+    v_keys     text[];
     v_arrivals bigint[];
     v_held     boolean[];
     v_at_locks bigint[];
@@ -19,9 +21,10 @@ BEGIN
     ELSIF NOT pg_try_advisory_xact_lock(hashtextextended(siding.channel() || '/intake', 0)) THEN
         RETURN;
     END IF;
-    SELECT array_agg(id ORDER BY id), array_agg(key_hash) FILTER (WHERE key_hash IS NOT NULL)
-    INTO v_ids, v_hashes
-    FROM (SELECT id, key_hash FROM siding.orders WHERE intake_closed ORDER BY id LIMIT p_limit) o;
+    -- What decides about the place never changes, so it is read once, before any lock.
+    SELECT array_agg(id ORDER BY id), array_agg(key_hash ORDER BY id), array_agg(key_space_id ORDER BY id), array_agg(key ORDER BY id)
+    INTO v_ids, v_hashes, v_spaces, v_keys
+    FROM (SELECT id, key_hash, key_space_id, key FROM siding.orders WHERE intake_closed ORDER BY id LIMIT p_limit) o;
     placed := coalesce(cardinality(v_ids), 0);
     IF placed = 0 THEN
         RETURN;
@@ -30,17 +33,14 @@ BEGIN
     IF EXISTS (SELECT FROM siding.lock_needs) THEN
         PERFORM siding.lock_resources_of(v_ids);
     END IF;
-    IF v_hashes IS NOT NULL THEN
-        PERFORM siding.lock_stripes(v_hashes);
-    END IF;
+    PERFORM siding.lock_stripes(v_hashes);
     SELECT array_agg(nextval('siding.key_arrivals')) INTO v_arrivals FROM generate_series(1, placed);
 
     -- The first of a key that has no live order yet is its head.
     WITH new AS (
-        SELECT o.id, o.key_hash, o.key_space_id, o.key, v_arrivals[n] AS arrival,
-               o.key IS NOT NULL AND row_number() OVER (PARTITION BY o.key_space_id, o.key ORDER BY n) = 1 AS first_in_batch
-        FROM unnest(v_ids) WITH ORDINALITY AS x (id, n)
-        CROSS JOIN LATERAL (SELECT o.* FROM siding.orders o WHERE o.id = x.id AND o.intake_closed IS TRUE OFFSET 0) o
+        SELECT id, key_hash, key_space_id, key, v_arrivals[n] AS arrival,
+               key IS NOT NULL AND row_number() OVER (PARTITION BY key_space_id, key ORDER BY n) = 1 AS first_in_batch
+        FROM unnest(v_ids, v_hashes, v_spaces, v_keys) WITH ORDINALITY AS x (id, key_hash, key_space_id, key, n)
     ), judged AS (
         SELECT new.*,
                key IS NULL OR first_in_batch AND NOT EXISTS (
@@ -51,9 +51,6 @@ BEGIN
     )
     SELECT array_agg(id ORDER BY id), array_agg(CASE WHEN key IS NOT NULL THEN arrival END ORDER BY id), array_agg(NOT head ORDER BY id)
     INTO v_ids, v_arrivals, v_held FROM judged;
-    IF v_ids IS NULL THEN
-        RETURN;
-    END IF;
 
     WITH opened AS (
         UPDATE siding.orders o
