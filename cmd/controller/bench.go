@@ -53,8 +53,8 @@ The module bench/ in the repository runs the same work beside other systems.`,
 	f.IntVar(&work.PenalisedQueues, "penalised-queues", 0, "spread the orders over so many queues with a penalty")
 	f.BoolVar(&work.Preload, "preload", false, "add all orders before the first is run")
 	f.IntVar(&settings.Processes, "processes", 3000, "process limit of the agent")
-	f.IntVar(&settings.AddBatch, "add-batch", 1000, "orders of one call that adds, up to 10000")
-	f.IntVar(&settings.Adders, "adders", 1, "how many add at once")
+	f.IntVar(&settings.AddBatch, "add-batch", 2000, "orders of one call that adds, up to 10000")
+	f.IntVar(&settings.Adders, "adders", 2, "how many add at once")
 	f.String("database-url", "", "`address` of Postgres (database.url; default a temporary one)")
 	return c
 }

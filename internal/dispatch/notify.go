@@ -154,7 +154,7 @@ func (x *Dispatch) listen(ctx context.Context) error {
 }
 
 // intakeBatch is how many orders one intake transaction places.
-const intakeBatch = 1000
+const intakeBatch = 500
 
 // runIntake places orders when it is woken, and looks by itself besides.
 func (x *Dispatch) runIntake(ctx context.Context) {

@@ -203,7 +203,7 @@ COMMENT ON FUNCTION siding.store_inline(bigint, text, bytea) IS 'Stores an attac
 -- Uploads that were never checked and got no bytes for some time, of orders that have ended. Those of a live order stay
 -- until a person discards them.
 CREATE OR REPLACE FUNCTION siding.abandon_leftovers(p_untouched interval, p_limit int) RETURNS int LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_upload  bigint;
@@ -224,7 +224,7 @@ COMMENT ON FUNCTION siding.abandon_leftovers(interval, int) IS 'Abandons unfinis
 -- Bytes of orders that ended before the retention began. What is known about them (name, size, hash, result) stays.
 -- An order whose outcome is gone ended long ago.
 CREATE OR REPLACE FUNCTION siding.drop_expired_bytes(p_keep interval, p_limit int) RETURNS int LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_before   timestamptz := siding.clock() - p_keep;
@@ -248,7 +248,7 @@ COMMENT ON FUNCTION siding.drop_expired_bytes(interval, int) IS 'Throws bytes of
 -- Deletes chunks of uploads that were thrown away (of one, or of all), a bounded number per call; returns how many. Nothing
 -- can be appended any more once an upload is dropped. The row stays an hour, so that a sender who goes on is told why not.
 CREATE OR REPLACE FUNCTION siding.purge_uploads(p_upload bigint, p_limit int) RETURNS int LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_chunks int;

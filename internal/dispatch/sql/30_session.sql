@@ -22,7 +22,7 @@ COMMENT ON FUNCTION siding.open_session(text, int, bigint, text, int) IS 'Opens 
 
 -- Ends a session; what it still runs is lost. FOR UPDATE, so that no claim (FOR KEY SHARE) is under way for it.
 CREATE OR REPLACE FUNCTION siding.end_session(p_session bigint, p_reason text) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_agent  int;

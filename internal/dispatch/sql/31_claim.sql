@@ -132,7 +132,7 @@ COMMENT ON FUNCTION siding.claim(int, bigint[], uuid[], int[], bigint) IS 'Claim
 -- Of picked orders whose key has several that may start, keeps the first of each key and closes the gates of the others.
 -- Never waits: an order whose stripe or rivals somebody else holds at this moment is given up for now. Returns those given up.
 CREATE OR REPLACE FUNCTION siding.yield_contested(p_ids bigint[]) RETURNS bigint[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order  record;

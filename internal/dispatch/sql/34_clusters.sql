@@ -4,7 +4,7 @@
 
 -- Locks the rows of all limits that hold for an agent and returns the lines that it serves now: its own and its clusters'.
 CREATE OR REPLACE FUNCTION siding.lock_limits(p_agent int) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_lines int[] := ARRAY[p_agent];

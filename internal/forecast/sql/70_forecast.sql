@@ -36,7 +36,7 @@ COMMENT ON FUNCTION siding.forecast(int, int) IS 'The next picks of a resource i
 
 -- One start at an agent or a cluster, which then ends well. Null if there is no candidate.
 CREATE OR REPLACE FUNCTION siding.forecast_start(p_agent int) RETURNS bigint LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_pick  record;
@@ -64,7 +64,7 @@ COMMENT ON FUNCTION siding.forecast_start(int) IS 'Part of siding.forecast: one 
 
 -- One grant of a lock, whose block then ends. Null if there is no candidate.
 CREATE OR REPLACE FUNCTION siding.forecast_grant(p_lock int) RETURNS bigint LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order bigint;

@@ -24,7 +24,7 @@ COMMENT ON FUNCTION siding.open_due(int) IS 'Opens the due gate of orders whose 
 
 -- Orders that waited too long for an attachment. One that somebody else holds at this moment is left to the next tick.
 CREATE OR REPLACE FUNCTION siding.expire_waits(p_limit int, OUT expired int, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_id bigint;
@@ -77,7 +77,7 @@ COMMENT ON FUNCTION siding.expire_pauses() IS 'Ends pauses whose time has come.'
 -- The pause gate of orders of paused workflows. Picks leave them out from the moment of the pause; the gate keeps them out
 -- of the claim index too, and shows.
 CREATE OR REPLACE FUNCTION siding.mark_paused(p_limit int, OUT marked int, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_ids bigint[];
@@ -100,7 +100,7 @@ END $$;
 COMMENT ON FUNCTION siding.mark_paused(int) IS 'Closes the pause gate of candidates whose workflow is paused.';
 
 CREATE OR REPLACE FUNCTION siding.unmark_paused(p_limit int, OUT unmarked int, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_ids bigint[];

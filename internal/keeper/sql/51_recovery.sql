@@ -36,7 +36,7 @@ COMMENT ON FUNCTION siding.lose_sessions(interval) IS 'Ends silent sessions; the
 
 -- Leases that no heartbeat ever named go back, not counted as an attempt. Looks at up to p_limit claims and says how many.
 CREATE OR REPLACE FUNCTION siding.return_unacknowledged(p_limit int, p_after interval, OUT looked_at int, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_claim record;

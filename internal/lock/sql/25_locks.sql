@@ -26,7 +26,7 @@ COMMENT ON FUNCTION siding.next_lock(bigint, int) IS 'The lock that an order mus
 -- Gives back what an order holds for blocks other than p_keep. Returns the locks, so that the caller lets siding.grant_locks
 -- make the next grants in the same transaction.
 CREATE OR REPLACE FUNCTION siding.release_locks(p_order bigint, p_keep text[]) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_locks int[];
@@ -53,7 +53,7 @@ COMMENT ON FUNCTION siding.fits(int, int, int) IS 'Whether a weight fits on a lo
 -- One grant of a lock, by the rule; null if nothing can be granted now. The picked order stays the pick until it fits; nobody
 -- passes it. The caller holds the lock's row.
 CREATE OR REPLACE FUNCTION siding.grant_next(p_lock int, OUT order_id bigint, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_lock  siding.resources;
@@ -182,7 +182,7 @@ COMMENT ON FUNCTION siding.grant_locks(int[]) IS 'Grants at the locks among the 
 -- Locks the rows of the locks that some orders hold, stand at or may need next, by name, before any key or order is locked:
 -- the grants that a change of these orders leads to lock them anyhow, and then in another order.
 CREATE OR REPLACE FUNCTION siding.lock_resources_of(p_orders bigint[]) RETURNS void LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 BEGIN
     PERFORM 1 FROM siding.resources r

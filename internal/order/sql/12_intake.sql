@@ -3,7 +3,7 @@
 --
 -- Returns the lines that gained a candidate, and how many orders were placed.
 CREATE OR REPLACE FUNCTION siding.intake(p_limit int, p_wait boolean DEFAULT false, OUT placed int, OUT lines int[]) LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 DECLARE
     v_ids      bigint[];

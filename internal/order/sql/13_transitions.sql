@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION siding.end_order(
     p_id bigint, p_state siding.order_state, p_exit_code int DEFAULT NULL, p_message text DEFAULT NULL
 ) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order siding.orders;
@@ -34,7 +34,7 @@ COMMENT ON FUNCTION siding.end_order(bigint, siding.order_state, int, text) IS '
 CREATE OR REPLACE FUNCTION siding.park(
     p_id bigint, p_state siding.order_state, p_reason text, p_detail jsonb DEFAULT '{}', p_person text DEFAULT NULL
 ) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order siding.orders;
@@ -69,7 +69,7 @@ COMMENT ON FUNCTION siding.park(bigint, siding.order_state, text, jsonb, text) I
 -- hold, or at the step's agent. Gates are computed from the facts. p_settle: bring the gates of its key up to date, for which
 -- the caller holds the key's stripe; a grant changes nothing about the key, and doesn't.
 CREATE OR REPLACE FUNCTION siding.stand_in_line(p_id bigint, p_settle boolean DEFAULT true) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order siding.orders;
@@ -106,7 +106,7 @@ COMMENT ON FUNCTION siding.stand_in_line(bigint, boolean) IS 'Puts an order into
 -- The step is done (or skipped): locks of blocks that end here go back, the order goes on or ends.
 CREATE OR REPLACE FUNCTION siding.advance(p_id bigint, p_from_step int, p_exit_code int DEFAULT NULL, p_message text DEFAULT NULL)
 RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_next siding.steps;
@@ -129,7 +129,7 @@ COMMENT ON FUNCTION siding.advance(bigint, int, int, text) IS 'Lets an order go 
 CREATE OR REPLACE FUNCTION siding.end_attempt(
     p_order bigint, p_lease bigint, p_session bigint, p_outcome text, p_exit_code int, p_message text, p_outputs jsonb
 ) RETURNS int[] LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order   siding.orders;

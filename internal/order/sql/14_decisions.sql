@@ -3,7 +3,7 @@
 -- Locks an order for a decision, in the documented order: resources by name, key, order. Places it first if the intake
 -- hasn't yet.
 CREATE OR REPLACE FUNCTION siding.take_order(p_id bigint) RETURNS siding.orders LANGUAGE plpgsql
-SET jit = off SET enable_seqscan = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off
 AS $$
 DECLARE
     v_order siding.orders;
