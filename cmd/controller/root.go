@@ -55,7 +55,7 @@ still waits for its attachment steps onto the siding, keeps its place, and lets
 the ready ones pass.
 
   controller dev     everything in one process, to try it
-  controller demo    the idea in fifteen seconds
+  controller demo    the idea in five seconds
   controller serve   the real thing
 
 Exit codes: 0 done; 1 the answer is no (refused, not found, observed isn't as

@@ -25,6 +25,9 @@ func buildVersion() (version_, commit, goVersion string) {
 			modified = s.Value == "true"
 		}
 	}
+	if commit == "" {
+		commit = "unknown"
+	}
 	if modified {
 		commit += "+changes"
 	}

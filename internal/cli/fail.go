@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 
 	"github.com/siding-dev/siding/client"
 	"github.com/siding-dev/siding/internal/db"
@@ -104,6 +106,14 @@ func problemOf(err error) (problem, bool) {
 			p.lines = append(p.lines, one.String())
 		}
 		return p, true
+	}
+	var request *url.Error // of the API, not of a database
+	var dial *net.OpError
+	if errors.As(err, &request) && errors.As(err, &dial) && dial.Op == "dial" && dial.Addr != nil {
+		return problem{
+			message: fmt.Sprintf("nobody answers at %s (%v)", dial.Addr, dial.Err), status: 503,
+			hint: "Start a controller (`controller dev`), or say where one is by --url or SIDING_URL.",
+		}, true
 	}
 	if r, ok := db.AsRefusal(err); ok {
 		return problem{message: r.Message, hint: r.Hint, code: r.Code, status: r.Status}, true

@@ -30,8 +30,13 @@ func (s *screen) say(at time.Duration, text string) {
 	}
 }
 
-// show brings the table up to date.
+// show brings the table up to date. Orders without a place yet have all gates
+// closed that they may turn out not to need, which would only confuse; they have
+// one within milliseconds.
 func (s *screen) show(at time.Duration, orders []client.Order) {
+	if slices.ContainsFunc(orders, func(o client.Order) bool { return slices.Contains(o.Gates, "intake") }) {
+		return
+	}
 	if s.live {
 		if table := tableOf(orders); table != s.table {
 			s.wipe()
@@ -43,11 +48,11 @@ func (s *screen) show(at time.Duration, orders []client.Order) {
 	var changes []string
 	words := map[string]string{}
 	for _, o := range orders {
-		words[o.Ref] = wordOf(o)
+		words[o.Ref] = o.Word
 		if before, known := s.words[o.Ref]; !known {
-			changes = append(changes, o.Ref+" "+wordOf(o))
-		} else if before != wordOf(o) {
-			changes = append(changes, fmt.Sprintf("%s %s -> %s", o.Ref, before, wordOf(o)))
+			changes = append(changes, o.Ref+" "+o.Word)
+		} else if before != o.Word {
+			changes = append(changes, fmt.Sprintf("%s %s -> %s", o.Ref, before, o.Word))
 		}
 	}
 	s.words = words
@@ -74,15 +79,6 @@ func (s *screen) draw() {
 // end leaves the last table where it is.
 func (s *screen) end() { s.drawn = 0 }
 
-// wordOf is an order's state. One without a place yet has all gates closed that
-// it may turn out not to need, which would only confuse.
-func wordOf(o client.Order) string {
-	if slices.Contains(o.Gates, "intake") {
-		return "arriving"
-	}
-	return o.Word
-}
-
 func tableOf(orders []client.Order) string {
 	t := cli.Table{Header: []string{"order", "key", "state", "attachment", "waited when ready"}}
 	for _, o := range orders {
@@ -93,7 +89,7 @@ func tableOf(orders []client.Order) string {
 		if o.ReadyWaitMillis != nil {
 			waited = cli.Duration(time.Duration(*o.ReadyWaitMillis) * time.Millisecond)
 		}
-		t.Row(o.Ref, o.Key, wordOf(o), expects, waited)
+		t.Row(o.Ref, o.Key, o.Word, expects, waited)
 	}
 	var out strings.Builder
 	if err := t.Write(&out); err != nil {

@@ -125,7 +125,11 @@ BEGIN
                 'Leave "key" out, or give the workflow "ordering: {key: order}".', v_detail);
         WHEN 'key_required' THEN
             PERFORM siding.refuse(422, 'key_required', v_at || format('workflow %s needs a key and this order gives none, or an empty part of one', p_order ->> 'workflow'),
-                'Give "key", or the arguments that the workflow''s key template names.', v_detail);
+                coalesce((SELECT format('The key is "%s": give these arguments, as text or numbers (given: %s).', v.key_template,
+                                        coalesce((SELECT string_agg(k, ', ') FROM jsonb_object_keys(
+                                            CASE jsonb_typeof(p_order -> 'args') WHEN 'object' THEN p_order -> 'args' ELSE '{}' END) AS k), 'none'))
+                          FROM siding.workflows w JOIN siding.workflow_versions v ON v.version_id = w.current_version_id
+                          WHERE w.name = p_order ->> 'workflow' AND v.key_template IS NOT NULL), 'Give "key".'), v_detail);
         WHEN 'invalid_key' THEN
             PERFORM siding.refuse(422, 'invalid_key', v_at || 'the key has more than 256 bytes', 'Use a shorter key, for example a hash.', v_detail);
         WHEN 'key_type' THEN

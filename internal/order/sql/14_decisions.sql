@@ -38,7 +38,9 @@ BEGIN
         v_id := p_name::bigint;
     END IF;
     IF v_id IS NULL THEN
-        PERFORM siding.refuse(404, 'order_not_found', format('there is no order %s', p_name), 'Give its id, or ref:REFERENCE.');
+        PERFORM siding.refuse(404, 'order_not_found', format('there is no order %s', p_name),
+            CASE WHEN p_name ~ '^([0-9]+|ref:.*)$' THEN 'Give its id, or ref:REFERENCE.'
+                 ELSE format('This is no id; for the reference write ref:%s.', p_name) END);
     END IF;
     RETURN v_id;
 END $$;
