@@ -255,10 +255,12 @@ func (r *Run) add(ctx context.Context, work Work) error {
 // only when every order has run, so the looking costs nothing before; attempts
 // that are repeated only make it look earlier.
 func (r *Run) awaitEnd(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.allRan:
+	if r.orders > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.allRan:
+		}
 	}
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
