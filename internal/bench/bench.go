@@ -91,6 +91,8 @@ type Run struct {
 	dispatch *dispatch.Dispatch
 	stop     context.CancelFunc
 	group    *errgroup.Group
+	// stopAgent ends the agent and returns when it has ended.
+	stopAgent func()
 
 	ran    atomic.Int64
 	orders int64
@@ -165,7 +167,14 @@ func (r *Run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.group.Go(func() error { return a.Run(ctx) })
+	// The agent ends first, while there still is somebody to close its session.
+	working, stopAgent := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	r.group.Go(func() error {
+		defer close(ended)
+		return a.Run(working)
+	})
+	r.stopAgent = func() { stopAgent(); <-ended }
 	return nil
 }
 
@@ -285,6 +294,9 @@ func (r *Run) awaitEnd(ctx context.Context) error {
 func (r *Run) Close() error {
 	if r.stop == nil {
 		return nil
+	}
+	if r.stopAgent != nil {
+		r.stopAgent()
 	}
 	r.stop()
 	return r.group.Wait()

@@ -63,7 +63,7 @@ func TestOldBugsAreSeen(t *testing.T) {
 		"the end of an order opens all of its key": {
 			inject: func(r *racer) {
 				r.exec(r.t, r.ctx, `DROP INDEX siding.orders_active_key`)
-				r.body("settle_keys", `BEGIN UPDATE siding.orders SET key_closed = false WHERE key = ANY (p_keys); RETURN '{}'; END`)
+				r.body("promote_successors", `BEGIN UPDATE siding.orders SET key_closed = false WHERE key = ANY (p_keys); RETURN '{}'; END`)
 			},
 			steps: func(r *racer) error {
 				for range 3 {
@@ -81,7 +81,7 @@ func TestOldBugsAreSeen(t *testing.T) {
 			want: []string{"two_active_of_key", "two_run_of_key", "key_overtaken", "started_before_predecessor"},
 		},
 		"the end of an order opens nobody": {
-			inject: func(r *racer) { r.body("settle_keys", `BEGIN RETURN '{}'; END`) },
+			inject: func(r *racer) { r.body("promote_successors", `BEGIN RETURN '{}'; END`) },
 			steps: func(r *racer) error {
 				r.placed("one", "k")
 				r.placed("one", "k")

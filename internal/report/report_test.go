@@ -242,7 +242,7 @@ func TestReadOnlyRole(t *testing.T) {
 	w := setup(t, dbtest.WithConfig(db.Config{PreparedStatements: true}))
 	life(t, w)
 	role := fmt.Sprintf("siding_test_reader_%d", time.Now().UnixNano())
-	w.Exec(`CREATE ROLE ` + role + ` LOGIN`)
+	w.Exec(`CREATE ROLE ` + role + ` LOGIN PASSWORD 'reader'`)
 	t.Cleanup(func() {
 		for _, statement := range []string{`DROP OWNED BY ` + role, `DROP ROLE ` + role} {
 			if _, err := w.DB.Pool.Exec(context.Background(), statement); err != nil {
@@ -257,7 +257,7 @@ func TestReadOnlyRole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.User = url.User(role)
+	u.User = url.UserPassword(role, "reader")
 	reader, err := pgx.Connect(t.Context(), u.String())
 	if err != nil {
 		t.Fatal(err)
