@@ -23,7 +23,7 @@ func TestStartIsBehindWhatItWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer turn.Rollback(t.Context()) //nolint:errcheck // it was committed
+	defer turn.Rollback(t.Context())
 	if _, err := turn.Exec(t.Context(), r.db.SQL(`SELECT FROM siding.resources WHERE name = 'a1' FOR UPDATE`)); err != nil {
 		t.Fatal(err)
 	}
