@@ -44,7 +44,9 @@ func (s *session) heartbeatLoop() {
 		case s.ctx.Err() != nil:
 			return
 		case errors.Is(err, protocol.ErrSessionGone):
-			s.gone()
+			if !s.closing.Load() {
+				s.gone()
+			}
 			return
 		case errors.Is(err, protocol.ErrRefused):
 			s.fail(fmt.Errorf("heartbeat: %w", err))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/siding-dev/siding/internal/agent/protocol"
@@ -38,6 +39,8 @@ type session struct {
 	closed bool
 	// drained is closed with closed.
 	drained chan struct{}
+	// closing is set before the session is closed on purpose.
+	closing atomic.Bool
 	// fenced refuses new attempts until a heartbeat is acknowledged again.
 	fenced bool
 
@@ -129,6 +132,8 @@ func (s *session) drain(claimed <-chan struct{}, leaving func() bool) error {
 	if err := s.reports.flush(last); err != nil {
 		return fmt.Errorf("the last reports weren't delivered: %w", err)
 	}
+	// A heartbeat under way may find it closed before the answer is here.
+	s.closing.Store(true)
 	if err := s.controller.CloseSession(last, s.info.ID); err != nil && !errors.Is(err, protocol.ErrSessionGone) {
 		return fmt.Errorf("close session: %w", err)
 	}

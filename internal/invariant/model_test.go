@@ -359,7 +359,7 @@ func (m *model) endAttempt(o *modelOrder, outcome string) {
 }
 
 // endSession ends what a session runs: lost, or, of one that was closed,
-// stopped; what it never knew of was handed back.
+// stopped.
 func (m *model) endSession(id int64, how string) {
 	delete(m.sessions, id)
 	for _, o := range m.live() {
@@ -368,7 +368,7 @@ func (m *model) endSession(id int64, how string) {
 		}
 		outcome := how
 		if how == "closed" {
-			outcome = map[bool]string{true: "stopped", false: "handed_back"}[o.lease.acked]
+			outcome = "stopped"
 		}
 		m.endAttempt(o, outcome)
 	}
